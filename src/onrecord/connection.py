@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onrecord.log.store import Store
+    from onrecord.session.funnel import Rules
     from onrecord.session.handle import Session
     from onrecord.session.retention import Policy
     from onrecord.session.session_store import SessionStore
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
 
 PROFILE_BYTES = 256 * 1024
 """How much of a profile's file is read."""
+DOTENV_FILES, DOTENV_BYTES = 10, 64 * 1024
+"""How many .env files of a project are read, and how much of each."""
 _SQLITE_OPTIONS = ("durability",)
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
 _SETTINGS = {
     "store": str, "project": str, "retention": dict, "stealth": bool, "auto_register": bool, "auto_register_in": list,
-    "auto_register_not_in": list, "notify": dict,
+    "auto_register_not_in": list, "notify": dict, "secrets": dict,
 }  # fmt: skip
 
 
@@ -70,7 +73,13 @@ def store_file(url: str | None = None) -> str | None:
 
 
 def open_store(url: str) -> Store:
-    """The store a URL names."""
+    """The store a URL names; what goes into it passes the user's rules for secrets."""
+    from onrecord.session.funnel import configure
+
+    return configure(_bare_store(url), secret_rules)
+
+
+def _bare_store(url: str) -> Store:
     if url == "memory:":
         from onrecord.stores.memory import MemoryStore
 
@@ -403,6 +412,51 @@ def notify_settings() -> dict[str, Any]:
                 hint=f"bell and desktop are true or false, command is a list of words, events: {', '.join(NOTICES)}",
             )
     return chosen
+
+
+def secret_rules() -> Rules:
+    """The rules for secrets: `[secrets]` in the settings, values of the environment and of the project's .env files."""
+    from onrecord.redaction.known import known_values
+    from onrecord.session.funnel import POLICIES, Rules
+
+    chosen = settings().get("secrets", {})
+    lists = {"redact_in": "redact", "refuse_in": "refuse", "keep_in": "keep"}
+    kinds = {"policy": str, "environment": bool, "personal": bool, "rules": list, "allow": list, **dict.fromkeys(lists, list)}
+    for name, value in chosen.items():
+        if name not in kinds or not isinstance(value, kinds[name]) or (name == "policy" and value not in POLICIES):
+            raise InvalidInput(
+                f"secrets: {name!r} is not a setting, or has the wrong value",
+                hint="docs/guide/secrets.md lists them; policy is redact, refuse or keep",
+            )
+    known = {}
+    if chosen.get("environment", True):
+        known = known_values(_dotenv(), "dotenv") | known_values(os.environ, "environment")
+    policies = {str(project): policy for name, policy in lists.items() for project in chosen.get(name, ())}
+    if not chosen.keys() & {"rules", "allow", "personal"}:
+        return Rules(chosen.get("policy", "redact"), policies, known)
+    from onrecord.redaction.own_rules import PERSONAL, allowed, rules_of
+
+    own = [*rules_of(chosen.get("rules", [])), *(PERSONAL if chosen.get("personal") else ())]
+    return Rules(chosen.get("policy", "redact"), policies, known, own, allowed(chosen.get("allow", [])))
+
+
+def _dotenv() -> dict[str, str]:
+    """The variables of the .env files at the top of this worktree."""
+    from onrecord.work.project import find_worktree
+
+    found: dict[str, str] = {}
+    try:
+        with os.scandir(find_worktree(os.curdir)) as entries:
+            files = sorted(one.path for one in entries if one.name == ".env" or one.name.startswith(".env."))
+        for path in files[:DOTENV_FILES]:
+            if os.path.isfile(path):
+                from onrecord.redaction.known import variables_of
+
+                with open(path, "rb") as file:
+                    found |= variables_of(file.read(DOTENV_BYTES).decode(errors="replace"))
+    except OSError:
+        return found
+    return found
 
 
 def retention_policy() -> Policy:

@@ -3,7 +3,7 @@
     OnrecordError
     ├── InvalidInput          a given value cannot be accepted; nothing changed
     │   ├── InvalidName
-    │   └── TooLarge
+    │   └── TooLarge · SecretFound
     ├── NotFound
     │   ├── SessionNotFound
     │   ├── AmbiguousName
@@ -14,7 +14,7 @@
     │   ├── LeaseHeld · LeaseLost
     │   ├── TurnConflict · EffectUnknown
     │   ├── TrajectoryMoved · SessionFrozen · SessionRetired
-    │   └── ConversationInUse · NotRestored
+    │   └── ConversationInUse · NotRestored · FromElsewhere
     ├── BudgetExhausted
     ├── CompactionFailed
     ├── TokenMismatch · AssemblyFailed
@@ -72,6 +72,13 @@ class TooLarge(InvalidInput):
 
     code = "too_large"
     hint = "split it, or keep the large part in a file and record its path"
+
+
+class SecretFound(InvalidInput):
+    """The policy of this project refuses what contains a secret."""
+
+    code = "secret_found"
+    hint = "remove the secret, or let the policy replace it: policy = \"redact\" under [secrets] in the settings"
 
 
 class NotFound(OnrecordError):
@@ -237,6 +244,13 @@ class NotRestored(Conflict):
 
     code = "not_restored"
     reason: str
+
+
+class FromElsewhere(Conflict):
+    """A command on record came from another store (import, copy, restored backup); no person here agreed to it."""
+
+    code = "from_elsewhere"
+    hint = "look at the command first, then agree to it"
 
 
 class BudgetExhausted(OnrecordError):

@@ -40,6 +40,10 @@ OWN_FILES = (".onrecord/", "STATE.md")
 BESIDE = frozenset({"cd", "true", "echo", "printf", "cat", "head", "tail", "grep", "jq", "wc", "sort", "export"})
 """Programs that may share a command line with onrecord's own commands."""
 
+OWN_TOOLS = frozenset({"resume", "record", "attempt", "gate", "search", "read"})
+"""The tools of our MCP server; vendors put the server's name before them, each in its own way."""
+OWN_SERVERS = frozenset({"onrecord", "mcp__onrecord", "mcp_onrecord", "mcp__plugin_onrecord_onrecord"})
+
 TOOLS = {
     EDIT: ("edit", "write", "multiedit", "notebookedit", "apply_patch", "str_replace", "create", "insert", "replace",
            "write_file", "edit_file", "str_replace_editor", "str_replace_based_edit_tool"),
@@ -186,12 +190,23 @@ def refusals(request: ToolRequest, present: Present, now: int, gone: Gone) -> It
 
 
 def is_ours(request: ToolRequest) -> bool:
-    """Whether a request only runs onrecord's own commands or writes its own files."""
+    """Whether a request only runs onrecord's own commands or tools, or writes its own files."""
+    if is_own_tool(request.tool):
+        return True
     if request.act == EDIT:
         return bool(request.paths) and all(_is_own_file(path) for path in request.paths)
     programs = [_program(command) for command in request.commands]
     written = any(_writes_a_file(command) for command in request.commands)
     return "onrecord" in programs and not written and all(one == "onrecord" or one in BESIDE for one in programs)
+
+
+def is_own_tool(tool: str) -> bool:
+    """Whether a tool is one of our MCP server, by the name that a vendor gives it: it records itself."""
+    for separator in ("__", "_", "-"):
+        server, _found, word = tool.rpartition(separator)
+        if word in OWN_TOOLS and server in OWN_SERVERS:
+            return True
+    return False
 
 
 def _is_own_file(path: str) -> bool:

@@ -194,7 +194,7 @@ def test_a_team_from_another_machine_is_shown_before_it_runs(squad):
     (squad.place / "project").rmdir()
     squad.ok("import", str(squad.place / "team.onrecord"))
     problem = squad.error("team", "resume", SESSION, code=2, kind="usage")
-    assert "It runs claude." in problem["message"]
+    assert "It runs lead: " in problem["message"]
     assert squad.team("resume", SESSION, "--yes").wait(60) == 0, squad.told()
     assert squad.rows()["lead"]["how"].startswith(("resumed", "fresh"))
     assert (squad.runtime / "state.json").exists()

@@ -21,12 +21,14 @@ from onrecord.agents.reading import Read, read, says_something
 from onrecord.errors import IdReused, NotFound
 from onrecord.log import digest
 from onrecord.log.head import LIVE
+from onrecord.session.funnel import clean_records, notice
 from onrecord.vendors.known import load
 from onrecord.vendors.transcripts import Chunk, Entry, Location, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from onrecord.redaction.values import Found
     from onrecord.session.handle import Session
     from onrecord.vendors.port import Vendor
     from onrecord.views.values import Link
@@ -162,9 +164,10 @@ def _follow(
             return done
         if rewritten:
             stand = Stand(None, _next(session, of.name, location.vendor_id, beside), 0)
+        chunk, found = _redacted(session, chunk)
         read = _reading(session, of, location, stand, chunk, beside)
         try:
-            position, new = _keep(session, of, location, stand, chunk, read, **about)
+            position, new = _keep(session, of, location, stand, chunk, read, found, **about)
         except IdReused:
             # Another process began at the same offset and recorded more or less: continue after what it recorded.
             stands = standings(session, of.name, location.vendor_id, beside)
@@ -222,8 +225,17 @@ def _split(lengths: list[int]) -> set[int]:
     return found
 
 
+def _redacted(session: Session, chunk: Chunk) -> tuple[Chunk, Found]:
+    """The chunk without secrets, before anything is read from it: readings refer to parts of a record's text."""
+    lines, found = clean_records(session.funnel, [entry.raw for entry in chunk.entries], session.head.project)
+    if not found:
+        return chunk, found
+    entries = [entry._replace(raw=line) for entry, line in zip(chunk.entries, lines, strict=True)]
+    return chunk._replace(entries=entries), found
+
+
 def _keep(  # noqa: PLR0917  # as above
-    session: Session, of: Vendor, location: Location, stand: Stand, chunk: Chunk, read: Read, **about: Any
+    session: Session, of: Vendor, location: Location, stand: Stand, chunk: Chunk, read: Read, found: Found, **about: Any
 ) -> tuple[int, bool]:
     """Append one chunk, all of it or nothing; a long record becomes several events in the same commit."""
     before = stand.mark or Mark()
@@ -246,13 +258,14 @@ def _keep(  # noqa: PLR0917  # as above
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
             data |= {"tip": read.tip} if read.tip else {}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
+    noticed = [notice(drafts[-1], found, session.funnel.rules.policy_of(session.head.project))] if found else []
     if any(entry.usage for entry in chunk.entries):
         from onrecord.agents import counting
 
         part = counting.Part(location.vendor_id, id_)
-        events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk))
+        events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk), *noticed)
     else:
-        events = session.log.append(*drafts)
+        events = session.log.append(*drafts, *noticed)
     # The same words recorded by another process have that one's salt, and so another hash.
     return events[len(drafts) - 1].position, events[0].payload_hash == drafts[0].payload_hash
 
@@ -287,8 +300,9 @@ def _keep_file(session: Session, vendor_name: str, location: Location, **about: 
     begun = Stand(None, _next(session, vendor_name, location.vendor_id, about["beside"]), 0)
     made = Read("")
     made.rows.append([])
+    chunk, found = _redacted(session, Chunk([Entry(text, "")], mark))
     with suppress(IdReused):  # another process keeps the next version of it at this moment
-        _keep(session, load(vendor_name), location, begun, Chunk([Entry(text, "")], mark), made, **about, whole=True)
+        _keep(session, load(vendor_name), location, begun, chunk, made, found, **about, whole=True)
 
 
 def _begin_after_erasure(session: Session, of: Vendor, location: Location, **about: str) -> Stand:
@@ -298,7 +312,7 @@ def _begin_after_erasure(session: Session, of: Vendor, location: Location, **abo
         mark = chunk.mark
     after = chunk._replace(entries=[], torn=0, mark=mark or chunk.mark)
     begun = Stand(None, _next(session, of.name, location.vendor_id, about.get("beside", "")), 0)
-    position, _new = _keep(session, of, location, begun, after, Read(""), **about, left_out=True)
+    position, _new = _keep(session, of, location, begun, after, Read(""), {}, **about, left_out=True)
     return Stand(after.mark, begun.generation, position)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onrecord.agents.generations import generations, has_gaps, standing
 from onrecord.agents.reading import says_something
-from onrecord.agents.resuming import plan, put_back
+from onrecord.agents.resuming import origin_of, plan, put_back
 from onrecord.agents.surroundings import environment_for
 from onrecord.errors import Conflict, NotFound
 
@@ -21,6 +21,7 @@ def plan_restore(session: Session, agent: str, here: str, cwd: str | None, *, ge
     """What would be written where; an error if there is no whole copy, or the vendor has the conversation already."""
     planned = plan(session, agent, environment_for(session, here), here)
     planned = planned._replace(cwd=str(Path(cwd or planned.cwd).resolve()), generation=generation)
+    planned = planned._replace(copy_from_elsewhere=origin_of(session, agent).conversation)
     if not standing(session, planned.of.name, planned.vendor_id).position:
         raise NotFound(
             f"the record has no copy of {planned.vendor_id}",

@@ -90,6 +90,8 @@ class Plan(NamedTuple):
     """The machine on which they were given, if it is another one: then they need consent."""
     generation: int | None = None
     """Which copy of the record is written back; None: the one that counts."""
+    copy_from_elsewhere: bool = False
+    """That copy came from another store: then it needs consent."""
 
     @property
     def vendor_id(self) -> str:
@@ -120,10 +122,12 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
     link = known["links"][-1]
     of, about = vendor(link["vendor"]), link["first"] | link["last"]
     notes: list[str] = []
-    whole = _at_home(of, dict(env), about, notes)
-    cwd = _directory(about, here, notes)
+    origin = origin_of(session, agent)
+    whole = _at_home(of, dict(env), about | ({"home": ""} if origin.conversation else {}), notes)
+    cwd = _directory(about, here, notes, foreign=origin.conversation)
     location = location_of(link, whole)
-    drafted = Plan(agent, link, of, whole, cwd, location, notes=notes)._replace(**_arguments_on_record(known, of))
+    drafted = Plan(agent, link, of, whole, cwd, location, notes=notes)
+    drafted = drafted._replace(**_arguments_on_record(known, of, foreign=origin.arguments))
     moved = bool(about.get("cwd")) and not _same(cwd, str(about["cwd"]))
     if location is not None and (not moved or of.capabilities.resumes_elsewhere):
         return drafted._replace(hazards=of.hazards(location, whole))
@@ -138,14 +142,35 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
     if has_gaps(session, of.name, link["id"]):
         return drafted._replace(lost=f"{missing}, and the record's copy is not whole: some of it was erased")
     notes.append(f"{missing}; the record's copy is put back first")
-    return drafted._replace(put_back=True)
+    return drafted._replace(put_back=True, copy_from_elsewhere=origin.conversation)
 
 
-def _arguments_on_record(known: Agent, of: Vendor) -> dict[str, Any]:
+class Origin(NamedTuple):
+    """What of an agent's record came from another store: no person here agreed to it."""
+
+    arguments: bool
+    conversation: bool
+    """Where its conversation is, and what it contains."""
+
+
+def origin_of(session: Session, agent: str) -> Origin:
+    """Whether an agent's arguments and its present conversation came from another store."""
+    arrived = session.log.arrived()
+    if not arrived:
+        return Origin(arguments=False, conversation=False)
+    mine = [one for one in session.log.newest(("agent.joined", "agent.located")) if one.by == agent]
+    given = [one.position for one in mine if isinstance((one.data or {}).get("arguments"), list)]
+    located = [one.position for one in mine if one.kind == "agent.located"]
+    return Origin(max(given, default=0) <= arrived, max(located, default=0) <= arrived)
+
+
+def _arguments_on_record(known: Agent, of: Vendor, *, foreign: bool) -> dict[str, Any]:
     if known["vendor"] != of.name:
         return {}
     given_on = known["arguments_on"]
     elsewhere = "" if given_on == machine.identity()["host"] else given_on or "an unknown machine"
+    if foreign:
+        elsewhere = elsewhere or "another store"
     return {"arguments": known["arguments"], "arguments_on": elsewhere if known["arguments"] else ""}
 
 
@@ -167,11 +192,13 @@ def _at_home(of: Vendor, env: dict[str, str], about: dict[str, Any], notes: list
     return env
 
 
-def _directory(about: dict[str, Any], here: str, notes: list[str]) -> str:
+def _directory(about: dict[str, Any], here: str, notes: list[str], *, foreign: bool = False) -> str:
     wanted = str(about.get("cwd") or "")
     if wanted and Path(wanted).is_dir():
-        return wanted
-    if wanted:
+        if not foreign or Path(wanted).resolve().is_relative_to(Path(here).resolve()):
+            return wanted
+        notes.append(f"its directory {wanted} is the word of another store; {here} is used")
+    elif wanted:
         notes.append(f"its directory {wanted} is gone; {here} is used")
     return here
 
@@ -234,6 +261,12 @@ def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) 
     if planned.location is not None:
         mirror(session, planned.of.name, planned.vendor_id, planned.env, location=planned.location)
     if planned.put_back:
+        if planned.copy_from_elsewhere and not consent(_came_from_elsewhere(planned)):
+            raise NotRestored(
+                "not restored, because the copy of its conversation came from another store",
+                hint="allow it: the agent reads it as its own past", step="allow_fix",
+                reason="the copy of its conversation came from another store",
+            )  # fmt: skip
         location = _put_where_it_is_searched(session, planned, consent)
         planned = planned._replace(location=location, put_back=False, hazards=planned.of.hazards(location, planned.env))
     mended = []
@@ -307,6 +340,11 @@ def end_remains(session: Session, tell: Callable[[str], None]) -> None:
         return
     if left := processes.end_spawned(str(about["spawn"])):
         tell(f"ended {len(left)} processes that the last run of {session.agent!r} left running")
+
+
+def _came_from_elsewhere(planned: Plan) -> Hazard:
+    fix = f"write it for {planned.of.title}, which reads it as its own past"
+    return Hazard("from_elsewhere", f"the copy of {planned.vendor_id} came from another store", fix, ())
 
 
 def _given_elsewhere(planned: Plan) -> Hazard:

@@ -299,7 +299,7 @@ class AsyncAttemptVerbs(Awaited):
     async def settle(self, /, number: int | None, outcome: str, *, error: str | None = ..., fix: str | None = ..., metrics: Mapping[str, float] | None = ..., outputs: Sequence[Json] = ..., reason: str | None = ..., code_change_needed: bool = ..., **about: Json) -> Event:
         """Record how an attempt ended."""
 
-    async def start(self, command: str | Sequence[str], *, cwd: str | None = ..., revision: Revision | None = ..., process: Process | None = ..., keeper: Process | None = ..., watched: bool = ..., worktree: Worktree | None = ...) -> Event:
+    async def start(self, command: str | Sequence[str], *, cwd: str | None = ..., revision: Revision | None = ..., process: Process | None = ..., keeper: Process | None = ..., watched: bool = ..., worktree: Worktree | None = ..., token: str | None = ...) -> Event:
         """Record that a command is about to run."""
 
 
@@ -354,13 +354,13 @@ class AsyncEvidenceVerbs(Awaited):
 class AsyncFactVerbs(Awaited):
     """Set the objective, the title, the next action, the reproduction and scratch values."""
 
-    async def set_next_action(self, text: str, *, command: str | None = ...) -> Event:
+    async def set_next_action(self, text: str, *, command: str | None = ..., id: str | None = ...) -> Event:
         """Record the one thing to do next."""
 
-    async def set_objective(self, text: str) -> Event:
+    async def set_objective(self, text: str, *, id: str | None = ...) -> Event:
         """Record what the session is for. A title that was given stays the title in lists."""
 
-    async def set_reproduction(self, steps: str, *, rate: str | None = ..., scenario: str | None = ...) -> Event:
+    async def set_reproduction(self, steps: str, *, rate: str | None = ..., scenario: str | None = ..., id: str | None = ...) -> Event:
         """Record how to reproduce the problem, and how often it occurs (`3/10`)."""
 
     async def set_scratch(self, key: str, value: Json) -> Event:
@@ -400,7 +400,7 @@ class AsyncFindingVerbs(Awaited):
     async def relabel(self, finding: str, label: str, *, evidence: Sequence[str] = ..., why: str | None = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., contradicts: Sequence[str] = ..., revision: Revision | None = ..., after_change: bool = ...) -> Event:
         """Give a finding another label, or confirm the same one; its history keeps earlier labels."""
 
-    async def state(self, claim: str, label: str = ..., *, evidence: Sequence[str] = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., hypothesis: bool = ..., contradicts: Sequence[str] = ..., revision: Revision | None = ..., after_change: bool = ...) -> Event:
+    async def state(self, claim: str, label: str = ..., *, evidence: Sequence[str] = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., hypothesis: bool = ..., contradicts: Sequence[str] = ..., revision: Revision | None = ..., after_change: bool = ..., id: str | None = ...) -> Event:
         """State a finding. `verified` and `rejected` need evidence that is on record."""
 
     async def uphold(self, finding: str, why: str, *, evidence: Sequence[str] = ...) -> Event:
@@ -410,7 +410,7 @@ class AsyncFindingVerbs(Awaited):
 class AsyncGateVerbs(Awaited):
     """Judge a tool call, override a refusal."""
 
-    async def judge(self, request: ToolRequest) -> Verdict:
+    async def judge(self, request: ToolRequest, *, asked: bool = ...) -> Verdict:
         """The verdict on a tool call. Every verdict except a plain allow is recorded, once for each call."""
 
     async def override(self, rule: str, reason: str, *, agent: str | None = ..., worktree: Worktree | None = ...) -> Event:
@@ -422,6 +422,9 @@ class AsyncLogVerbs(Awaited):
 
     async def append(self, *drafts: Draft, expect: int | None = ..., fenced: bool = ...) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need the lease on this agent's lane."""
+
+    async def arrived(self) -> int:
+        """Up to which position the log came from elsewhere: an import, a copy or a restored backup; 0: nothing did."""
 
     async def catch_up(self) -> None:
         """Fold new events if this handle knows that there are some; unlike `refresh`, it does not ask the store."""
@@ -497,7 +500,7 @@ class AsyncPhaseVerbs(Awaited):
     async def log_start(self, how: str = ...) -> Event:
         """Write the work log line that says at which phase work continues."""
 
-    async def log_work(self, text: str) -> Event:
+    async def log_work(self, text: str, *, id: str | None = ...) -> Event:
         """Write one line of the work log, tagged with the phase."""
 
     async def write_section(self, section: str, text: str, *, append: bool = ..., id: str | None = ...) -> Event:

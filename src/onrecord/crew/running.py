@@ -168,10 +168,18 @@ class Crew:
 
     # Stopping
 
+    def is_foreign(self) -> bool:
+        """Whether the team came from another store, and was not formed here since."""
+        self.supervisor.read()
+        return self.supervisor.is_foreign()
+
     def stop(self) -> Stopped:
         """Dismiss the team: its supervisor ends it, or this process does."""
         session, supervisor = self.session, self.supervisor
+        foreign = self.is_foreign()
         session.log.record("team.dismissed", {})
+        if foreign:
+            return Stopped([], [])  # it never ran here; its record names no file and no process of this machine
         deadline = time.monotonic() + STOP_SECONDS
         while supervising(session) is not None and time.monotonic() < deadline:
             time.sleep(_LOOK)

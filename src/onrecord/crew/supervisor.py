@@ -17,7 +17,7 @@ from onrecord.crew.next_step import END, NEEDS_PERSON, OVER, RESTARTING, RUNS, S
 from onrecord.crew.runtime_files import RuntimeFiles
 from onrecord.crew.team_file import CREW
 from onrecord.crew.team_view import TeamView
-from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.errors import FromElsewhere, InvalidInput, OnrecordError
 from onrecord.machine.ending import end_processes
 from onrecord.rules import spent
 from onrecord.vendors.endings import cause_of, interruption
@@ -51,6 +51,7 @@ class Supervisor:
         self._tell = tell
         self.steps: dict[str, Step] = {}
         self._position = 0
+        self._agreed = 0
         self._seen_alive: set[str] = set()
         self._gone: dict[str, float] = {}
         self._asking: dict[str, str] = {}
@@ -157,6 +158,7 @@ class Supervisor:
                 self.look(now)
                 self.write_files(self.rows())
                 return "dismissed"
+            self._refuse_foreign()
             self._notice()
             self.act()
             rows = self.rows()
@@ -169,6 +171,22 @@ class Supervisor:
             self._renew()
             time.sleep(LOOK_SECONDS)
         return "stopped"
+
+    def is_foreign(self) -> bool:
+        """Whether the team on record came from another store: then no person here agreed to what it runs."""
+        return 0 < self.view.decided <= self.session.log.arrived()
+
+    def _refuse_foreign(self) -> None:
+        """Run nothing that came from another store, not even while an import or a copy extends this session."""
+        if self.view.decided > self._agreed:
+            if self.is_foreign():
+                raise FromElsewhere(
+                    f"the team of {self.session.name} came from another store",
+                    hint="resume it: you are shown what it runs, and asked",
+                    step="resume_team",
+                    name=self.session.name,
+                )
+            self._agreed = self.view.decided
 
     def _renew(self) -> None:
         if time.monotonic() - self._renewed > RENEW_SECONDS:

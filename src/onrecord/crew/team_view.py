@@ -36,6 +36,8 @@ class TeamView(View):
         self.team: Team | None = None
         self.headless = False
         self.formed = 0
+        self.decided = 0
+        """The position at which the team was last formed or scaled."""
         self.dismissed = False
         self.agents: dict[str, dict[str, Any]] = {}
         self._since: dict[str, int] = {}
@@ -63,6 +65,8 @@ class TeamView(View):
                 self._since |= {name: event.position for name in self.members() if name not in before}
         except (KeyError, TypeError, ValueError, InvalidInput):
             return
+        if step != "dismissed":
+            self.decided = event.position
         if step == "dismissed":
             self.dismissed = True
 

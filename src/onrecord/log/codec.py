@@ -27,11 +27,13 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import DamagedLog, InvalidInput, TooLarge
 from onrecord.log import digest, names
 from onrecord.log.events import KINDS, Draft, Event, Kind, Record, tuple_new
+from onrecord.log.shapes import SHAPES, misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 Header = tuple[str, int, str, str, int, int, str, int, int | None]
+_HEADER_FIELDS = ("session", "position", "id", "kind", "v", "at", "by", "run", "because")
 """Session, position, id, kind, v, at, by, run, because."""
 
 PAYLOAD_LIMIT = 64 * 1024 * 1024
@@ -43,6 +45,10 @@ BY_LIMIT = 64
 """The longest actor, in characters."""
 KIND_LIMIT = 64
 """The longest kind, in characters."""
+AT_LIMIT = 253_402_300_799_999_999
+"""The last moment an event may have, in microseconds since 1970: the end of the year 9999."""
+NUMBER_LIMIT = 2**53 - 1
+"""The largest version, run and position: every store and every JSON reader keeps it exactly."""
 NESTING_LIMIT = 100
 """How deep lists and objects may be nested, so that a payload can be read at any depth of the call stack."""
 SALT_BYTES = 16
@@ -71,6 +77,7 @@ _pieces = _encoder(encoder.encode_basestring, ascii_only=False)
 decode_payload = decoder.JSONDecoder().decode
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _are_atoms = _ATOMS.issuperset
+_are_texts = frozenset({str}).issuperset
 _NEEDS = {name: frozenset(kind.needs.split()) for name, kind in KINDS.items()}
 _join = "".join
 
@@ -125,12 +132,8 @@ def plain(value: Any, room: int) -> Any:
     kind = type(value)
     if kind is dict and room:
         copy = dict(sorted(value.items()))
-        try:
-            _join(copy)  # the quickest way to see that every key is text
-        except TypeError:
-            raise TypeError(
-                f"a key is text, not {next(key for key in copy if not isinstance(key, str))!r:.80}"
-            ) from None
+        if not _are_texts(map(type, copy)):
+            copy = _with_plain_keys(copy)
         if not _are_atoms(map(type, copy.values())):
             for key, part in copy.items():
                 if type(part) not in _ATOMS:
@@ -139,6 +142,14 @@ def plain(value: Any, room: int) -> Any:
     if kind is list and room:
         return [part if type(part) in _ATOMS else plain(part, room - 1) for part in value]
     return value if kind in _ATOMS else _plain_of_another(value, room)
+
+
+def _with_plain_keys(value: dict[Any, Any]) -> dict[str, Any]:
+    """The same with keys that are exactly text; a subclass, for instance an enum, is recorded as its plain value."""
+    for key in value:
+        if not isinstance(key, str):
+            raise TypeError(f"a key is text, not {key!r:.80}")
+    return {str.__str__(key): part for key, part in value.items()}
 
 
 def _plain_of_another(value: Any, room: int) -> Any:
@@ -186,6 +197,8 @@ def seal_own(  # noqa: PLR0917  # as above
         version = known.version
         if type(data) is not dict or not _NEEDS[kind] <= data.keys():
             check_payload(known, data)
+        if kind in SHAPES and (problem := misfit(kind, data)):
+            raise InvalidInput(f"{kind}: {problem}")
     else:
         version = 1
         if not isinstance(kind, str) or not 0 < len(kind) <= KIND_LIMIT or not kind.isprintable():
@@ -243,10 +256,50 @@ def check_payload(kind: Kind, data: Any) -> None:
         raise InvalidInput(f"{kind.name} needs {missing!r}", hint=f"its payload has {kind.needs.replace(' ', ', ')}")
 
 
+def check_header(header: Header) -> None:
+    """Refuse a header that a store could not return exactly as it was hashed. Every event of every store passes here.
+
+    The hash would cover `1.0` or `True`, and a column returns `1`; a moment after the year 9999 can be shown by no
+    reader. So every field must have exactly its type, and be within its limits.
+    """
+    _session, position, id_, kind, v, at, by, run, because = header
+    if not (
+        type(id_) is type(kind) is type(by) is str
+        and type(position) is type(v) is type(at) is type(run) is int
+        and 0 <= at <= AT_LIMIT
+        and 0 < len(id_) <= ID_LIMIT
+        and 0 < len(by) <= BY_LIMIT
+        and 0 < len(kind) <= KIND_LIMIT
+        and 0 < v <= NUMBER_LIMIT
+        and 0 <= run <= NUMBER_LIMIT
+        and 0 < position <= NUMBER_LIMIT
+        and id_.isprintable()
+        and by.isprintable()
+        and kind.isprintable()
+    ):
+        raise _misfit(header)
+    if because is not None:
+        check_because(because)
+
+
 def check_because(because: object) -> None:
-    """Refuse what is not exactly an integer: the hash would cover `1.0` or `True`, and a column returns `1`."""
-    if type(because) is not int:
+    """Refuse what is not exactly an integer that a store keeps."""
+    if type(because) is not int or not 0 <= because <= NUMBER_LIMIT:
         raise InvalidInput(f"`because` is the position of an event, a whole number, not {because!r:.100}")
+
+
+def _misfit(header: Header) -> InvalidInput:
+    limits = {"id": ID_LIMIT, "kind": KIND_LIMIT, "by": BY_LIMIT}
+    numbers = {"at": AT_LIMIT, "v": NUMBER_LIMIT, "run": NUMBER_LIMIT, "position": NUMBER_LIMIT}
+    values: dict[str, Any] = dict(zip(_HEADER_FIELDS, header, strict=True))
+    for name, limit in limits.items():
+        text = values[name]
+        if type(text) is not str or not 0 < len(text) <= limit or not text.isprintable():
+            return InvalidInput(f"`{name}` of an event has 1 to {limit} printable characters, not {text!r:.100}")
+    for name, most in numbers.items():
+        if type(values[name]) is not int or not 0 <= values[name] <= most:
+            return InvalidInput(f"`{name}` of an event is a whole number up to {most:,}, not {values[name]!r:.100}")
+    return InvalidInput("`v` and `position` of an event begin with 1")
 
 
 def link(previous: bytes, header: Header, payload_hash: bytes) -> bytes:

@@ -170,6 +170,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("rollout.retired", DURABLE, "The rollout has ended for good: handed to a trainer, or discarded."),
     ("payload.kept", TRANSCRIPT, "An opaque entry of a partner, verbatim."),
     ("payload.retracted", TRANSCRIPT, "A partner's entry no longer counts."),
+    ("secret.found", DURABLE, "What another event had of secrets, and what became of them: rules, places.", "found"),
     ("payload.erased", DURABLE, "Payloads were erased: which, why and on whose behalf."),
 )
 
@@ -185,7 +186,7 @@ RESERVED_KINDS = frozenset(
      "session.forked", "session.imported", "session.held", "session.released", "agent.joined", "agent.left",
      "turn.begun", "turn.committed", "turn.aborted", "turn.recorded", "item.added", "tokens.recorded", "effect.started",
      "effect.finished", "transcript.compacted", "samples.frozen", "samples.acknowledged", "rollout.retired",
-     "payload.erased"}
+     "secret.found", "payload.erased"}
 )  # fmt: skip
 """Kinds that only a verb may record: they come with a lane, a new session, or the erasure of bytes."""
 

@@ -155,9 +155,9 @@ def _changes(head: Head, kind: str, data: Any) -> dict[str, Any]:
     if kind == "session.opened":
         return {"title": _short(str(data.get("objective") or ""))}
     if kind == "session.renamed":
-        return {"name": data.get("name", head.name), "project": data.get("project", head.project)}
+        return {"name": _text(data, "name", head.name), "project": _text(data, "project", head.project)}
     if kind == "session.forked":
-        return {"name": data.get("name", head.name), "held": False}
+        return {"name": _text(data, "name", head.name), "held": False}
     if kind in ("objective.set", "session.titled") and data.get("text"):
         return {"title": _short(str(data["text"]))}
     if kind in ("session.held", "session.released"):
@@ -165,6 +165,12 @@ def _changes(head: Head, kind: str, data: Any) -> dict[str, Any]:
     if kind == "payload.erased" and (data.get("scope") == "all" or data.get("untitled")):
         return {"title": ""}
     return {}
+
+
+def _text(data: Any, field: str, known: str) -> str:
+    """A field that must be text; what is known stays if a log has another value there."""
+    said = data.get(field, known)
+    return said if isinstance(said, str) else known
 
 
 def _short(text: str) -> str:

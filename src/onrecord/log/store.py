@@ -192,6 +192,18 @@ class Store(Protocol):
         With `extend`, `records` follow the last event that the session has here.
         """
 
+    def arrived(self, session: str) -> int:
+        """Up to which position the session's own log came from elsewhere (`install`, a restore); 0: nothing did.
+
+        What a log says up to there is the word of another store, and nothing runs on it unasked.
+        """
+
+    def key(self, purpose: str) -> bytes:
+        """A key of this store for one purpose, derived from its secret: the same in every process, in no other store.
+
+        Keys of different purposes are unrelated.
+        """
+
     def close(self) -> None:
         """Close files and connections."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from onrecord.log.codec import link
+from onrecord.log.codec import check_header, link
 from onrecord.log.events import NEW_RUN, Record, tuple_new
 from onrecord.log.head import QUIET, Head, after
 
@@ -46,7 +46,9 @@ class Tip(NamedTuple):
         position += 1
         if run == NEW_RUN:
             run = last_run + 1
-        digest = link(previous, (base.session, position, id_, kind, v, at, by, run, because), payload_hash)
+        header = (base.session, position, id_, kind, v, at, by, run, because)
+        check_header(header)
+        digest = link(previous, header, payload_hash)
         if kind in QUIET.get(base.status, _NOTHING):
             tip = tuple_new(
                 Tip,

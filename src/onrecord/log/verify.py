@@ -8,8 +8,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import DamagedLog, OnrecordError
-from onrecord.log.codec import GENESIS, commit_to, decode_payload, link_record, open_record
+from onrecord.errors import DamagedLog, InvalidInput, OnrecordError
+from onrecord.log.codec import GENESIS, check_header, commit_to, decode_payload, link_record, open_record
 from onrecord.log.events import KINDS, Draft
 from onrecord.log.head import QUIET, TITLE_KINDS, Head, after, forked, fresh
 
@@ -82,6 +82,10 @@ class Verifier:
         """The problems so far; whether a missing payload was erased on record is known only at the end."""
         return self._problems[:PROBLEMS_LIMIT]
 
+    def unexplained(self) -> bool:
+        """Whether a payload is missing that no event read so far says was erased."""
+        return not self._missing <= self._erased
+
     def finish(self, position: int | None = None, digest: bytes | None = None) -> Report:
         """The report; `position` and `digest` are those of the head in the store."""
         unexplained = sorted(self._missing - self._erased)
@@ -117,6 +121,7 @@ def draft_of(record: Record) -> Draft:
 
 def advance(head: Head | None, record: Record) -> Head:
     """The head of a log after one more of its records; refuses what no log can contain."""
+    _refuse_misfit(record)
     draft = draft_of(record)
     if head is None:
         if draft.kind != "session.opened":
@@ -129,6 +134,13 @@ def advance(head: Head | None, record: Record) -> Head:
     if record.kind == "session.forked":
         head = forked(head, record.session, head.name)
     return after(head, draft, record.run, record.hash)
+
+
+def _refuse_misfit(record: Record) -> None:
+    try:
+        check_header(record[:9])
+    except InvalidInput as problem:
+        raise DamagedLog(f"position {record.position!r:.30}: {problem.message}") from None
 
 
 class HeadFold:

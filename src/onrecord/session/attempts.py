@@ -69,7 +69,7 @@ class AttemptVerbs(Chapter):
     def start(
         self, command: str | Sequence[str], *, cwd: str | None = None, revision: Revision | None = None,
         process: Process | None = None, keeper: Process | None = None, watched: bool = False,
-        worktree: Worktree | None = None,
+        worktree: Worktree | None = None, token: str | None = None,
     ) -> Event:  # fmt: skip
         """Record that a command is about to run.
 
@@ -77,7 +77,8 @@ class AttemptVerbs(Chapter):
         in it. Without a worktree, those of all worktrees count.
 
         With `watched`, the attempt counts as lost when this process is gone; with `process` and `keeper`, when both
-        are gone; without any of these it stays unresolved until it is settled.
+        are gone; without any of these it stays unresolved until it is settled. `token` is the caller's own id of this
+        start, kept with it.
         """
         arguments = command_of(command) if isinstance(command, str) else tuple(command)
         if not arguments or not all(isinstance(word, str) for word in arguments):
@@ -86,7 +87,7 @@ class AttemptVerbs(Chapter):
         data = {
             "command": command if isinstance(command, str) else signature, "signature": signature, "cwd": cwd,
             "process": process or (machine.identity() if watched else None), "keeper": keeper, "revision": revision,
-            "code": code_of(revision), "worktree": worktree, "token": machine.entropy(8).hex(),
+            "code": code_of(revision), "worktree": worktree, "token": token or machine.entropy(8).hex(),
         }  # fmt: skip
         for _try in range(_TRIES):
             views = self._session.views

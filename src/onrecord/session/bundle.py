@@ -15,7 +15,7 @@ from onrecord.errors import Conflict, DamagedBundle, DamagedLog
 from onrecord.log.events import Record
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.verify import Verifier, advance
-from onrecord.session.copying import check_items, extend, lineage_of, present, refuse_held
+from onrecord.session.copying import check_items, extend, lineage_of, present, refuse_held, refuse_moved
 from onrecord.session.handle import READ_PAGE, Session
 
 if TYPE_CHECKING:
@@ -33,21 +33,29 @@ _FIELDS = tuple(_TYPES)[1:]
 
 
 def lines_of(session: Session) -> Iterator[str]:
-    """The bundle of a session, line by line."""
+    """The bundle of a session, line by line. It is checked on the way: an error at its end means that it is no bundle.
+
+    `LogMoved` says that another process erased a part while this one read; the next try includes that erasure.
+    """
     head = session.store.head(session.id)
-    digest = sha256()
-    for line in _body(session, head):
+    digest, verifier = sha256(), Verifier(session.id)
+    for line in _body(session, head, verifier):
         digest.update(line.encode())
         yield line
+    refuse_moved(session.store, head, verifier)
+    if problems := verifier.finish(head.position, head.hash).problems:
+        first = problems[0]
+        raise DamagedLog(f"{head.name!r} is damaged at position {first.position}: {first.cause}: {first.detail}")
     yield _end(digest.hexdigest(), head.position, head.hash)
 
 
-def _body(session: Session, head: Head) -> Iterator[str]:
+def _body(session: Session, head: Head, verifier: Verifier) -> Iterator[str]:
     chain = lineage_of(session.store, head)
     heading = {"format": FORMAT, "version": VERSION, "session": session.id, "name": head.name, "project": head.project}
     yield _line(heading | {"lineage": [{"session": id_, "upto": upto} for id_, upto in chain]})
     after = 0
     while page := session.store.read(session.id, after=after, upto=head.position, limit=READ_PAGE):
+        verifier.feed(page)
         for record in page:
             yield _line(_packed(record))
         after = page[-1].position

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 COPY_PAGE = 500
 """How many events of a copy become durable at a time."""
+COPY_TRIES = 10
+"""How often a copy is tried while another process erases parts of the log."""
 COPIED, EXTENDED, ALREADY_THERE, AHEAD = "copied", "extended", "already_there", "ahead"
 _NAMING = ("session.opened", "session.forked", "session.renamed")
 
@@ -93,6 +95,17 @@ def lineage_of(store: Store, head: Head) -> list[tuple[str, int]]:
         chain.insert(0, (head.parent, head.forked_at))
         head = store.head(head.parent)
     return chain
+
+
+def refuse_moved(store: Store, head: Head, verifier: Verifier) -> None:
+    """`LogMoved` if a payload is missing, and events after `head` may say why: another process erased it meanwhile."""
+    if verifier.unexplained():
+        now = store.head(head.session).position
+        if now > head.position:
+            raise LogMoved(
+                f"a part of {head.name!r} was erased while it was read", hint="read it again",
+                expected=head.position, actual=now,
+            )  # fmt: skip
 
 
 def extend(target: Store, here: Head, steps: Iterable[tuple[Record, Head]], name: str) -> None:
@@ -157,8 +170,17 @@ class Copier:
         """Copy a session, and those it was forked from if they are missing; oldest first.
 
         It keeps its name and project unless others are given; an existing copy keeps the name it has there.
-        Nothing is written if the source is damaged, the name is taken, or the log has other events in the target.
+        Nothing is written if the source is damaged, the name is taken, or the log has other events in the target. If
+        another process erases a part meanwhile, the copy begins again and continues from what has arrived.
         """
+        for _again in range(COPY_TRIES - 1):
+            try:
+                return self._copied(session, name, project)
+            except LogMoved:
+                continue
+        return self._copied(session, name, project)
+
+    def _copied(self, session: str, name: str | None, project: str | None) -> list[Copied]:
         plans: list[_Plan] = []
         for head in self._lineage(self._source.head(session)):
             final = name if name and head.session == session else head.name
@@ -226,6 +248,7 @@ class Copier:
             self._tell(step, head, position - begun)
         if head.parent is not None:
             excuse_inherited(self._source, head, verifier)
+        refuse_moved(self._source, head, verifier)
         _refuse_damage(head, verifier.finish(head.position, head.hash).problems)
 
     def _carried(self, plan: _Plan) -> Copied:

@@ -24,14 +24,14 @@ class FactVerbs(Chapter):
 
     __slots__ = ()
 
-    def set_objective(self, text: str) -> Event:
+    def set_objective(self, text: str, *, id: str | None = None) -> Event:
         """Record what the session is for. A title that was given stays the title in lists."""
         data = {"text": checked_text(text, "an objective", TEXT_LIMIT)}
         title = self._session.views.facts.title
         if title is None:
-            return self._session._record("objective.set", data)
-        drafts = (self._session._draft("objective.set", data), self._session._draft("session.titled", {"text": title}))
-        return self._session._append_drafts(*drafts)[0]
+            return self._session._record("objective.set", data, id=id)
+        kept = self._session._draft("session.titled", {"text": title}, id=id and f"{id}/title")
+        return self._session._append_drafts(self._session._draft("objective.set", data, id=id), kept)[0]
 
     def set_title(self, text: str) -> Event:
         """Record a summary of the work so far, for lists; it is also the Session Title of STATE.md, if that has one."""
@@ -52,15 +52,17 @@ class FactVerbs(Chapter):
         text = " ".join(words[:TITLE_WORDS])[:TEXT_LIMIT]
         return self._session._record("session.titled", {"text": f"{text}{more}", "from": "prompt"})
 
-    def set_next_action(self, text: str, *, command: str | None = None) -> Event:
+    def set_next_action(self, text: str, *, command: str | None = None, id: str | None = None) -> Event:
         """Record the one thing to do next."""
         data = {"text": checked_text(text, "a next action", TEXT_LIMIT), "command": command}
-        return self._session._record("next_action.set", data)
+        return self._session._record("next_action.set", data, id=id)
 
-    def set_reproduction(self, steps: str, *, rate: str | None = None, scenario: str | None = None) -> Event:
+    def set_reproduction(
+        self, steps: str, *, rate: str | None = None, scenario: str | None = None, id: str | None = None
+    ) -> Event:
         """Record how to reproduce the problem, and how often it occurs (`3/10`)."""
         data = {"steps": checked_text(steps, "a reproduction", TEXT_LIMIT), "rate": rate, "scenario": scenario}
-        return self._session._record("reproduction.recorded", data)
+        return self._session._record("reproduction.recorded", data, id=id)
 
     def set_scratch(self, key: str, value: Json) -> Event:
         """Keep a small value under a key across restarts; None removes it."""

@@ -52,6 +52,7 @@ class FindingVerbs(Chapter):
         self, claim: str, label: str = "open", *, evidence: Sequence[str] = (),
         anchors: Sequence[Anchor] = (), because: int | None = None, hypothesis: bool = False,
         contradicts: Sequence[str] = (), revision: Revision | None = None, after_change: bool = False,
+        id: str | None = None,
     ) -> Event:  # fmt: skip
         """State a finding. `verified` and `rejected` need evidence that is on record.
 
@@ -71,7 +72,7 @@ class FindingVerbs(Chapter):
         data = {"claim": claim, **_labelled(self._session, label, evidence, because), "anchors": list(anchors)}
         data |= _more(self._session, contradicts, revision) | ({"hypothesis": True} if hypothesis else {})
         data |= {"after_change": True} if after_change else {}
-        return self._session._record("finding.stated", data, because=because)
+        return self._session._record("finding.stated", data, id=id, because=because)
 
     def relabel(
         self, finding: str, label: str, *, evidence: Sequence[str] = (), why: str | None = None,

@@ -25,9 +25,10 @@ class GateVerbs(Chapter):
 
     __slots__ = ()
 
-    def judge(self, request: ToolRequest) -> Verdict:
+    def judge(self, request: ToolRequest, *, asked: bool = False) -> Verdict:
         """The verdict on a tool call. Every verdict except a plain allow is recorded, once for each call.
 
+        `asked`: the agent only asks, and the call itself may follow, so a refusal is not counted as one more.
         An ended session takes no events, so its refusals are not recorded; reopening the session clears them.
         """
         id_ = _id_of(request)
@@ -38,8 +39,9 @@ class GateVerbs(Chapter):
         if verdict.plain:
             return verdict
         data = {"tool": request.tool, "act": request.act, "agent": request.agent, "call": request.call}
+        data |= verdict.as_data() | ({"asked": True, "ground": ""} if asked else {})
         try:
-            self._session._record("gate.decided", data | verdict.as_data(), id=id_)
+            self._session._record("gate.decided", data, id=id_)
         except (SessionClosed, SessionErased):
             return verdict
         except IdReused:

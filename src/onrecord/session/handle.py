@@ -27,6 +27,7 @@ from onrecord.log.events import NEW_RUN, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name
 from onrecord.log.store import LEASE_SECONDS, Lease, Store
+from onrecord.session.funnel import funnel_of
 from onrecord.session.kept_views import KeptViews
 from onrecord.session.single import sealed
 from onrecord.views.fold import Whole
@@ -75,6 +76,7 @@ class Session(KeptViews):
         super().__init__(store, id)
         self.agent = check_name(agent, "agent")
         self.clock = clock
+        self.funnel = funnel_of(store)
         self.lease: Lease | None = None
         self.run: int | None = None
         self._joining = RLock()
@@ -236,6 +238,11 @@ class Session(KeptViews):
         return self._append(drafts, lease, expect)
 
     def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
+        wanted, notices = len(drafts), list[Draft]()
+        if type(drafts) is not SealOnRead:  # that one was looked at before it was made
+            drafts, notices = self.funnel.passed(drafts, self._whole.head.project)
+            if notices:
+                drafts = [*drafts, *notices]
         try:
             receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
             events = []
@@ -246,20 +253,22 @@ class Session(KeptViews):
             if not isinstance(problem, OnrecordError) or isinstance(problem, StoreError):
                 self._fall_behind()  # it may be on record all the same: the next turn must read it
             raise
-        return events
+        return events[:wanted] if notices else events
 
     def _record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
         if because is not None:
             self._refuse_unknown(because)
         run = self._whole.head.run if self.run is None else self.run
         make = partial(sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
-        event = self._append(SealOnRead(make) if is_simple(data) else (make(),), None)[0]
+        late = is_simple(data) and self.funnel.is_clean(kind, data)
+        event = self._append(SealOnRead(make) if late else (make(),), None)[0]
         if self._behind and kind.startswith("session."):
             self.refresh()  # `status` and `name` come from this handle's views, which must include its own step
         return event
 
     def _refuse_unknown(self, because: int) -> None:
-        check_because(because)
+        if type(because) is not int:
+            check_because(because)
         if because > self.head.position:
             self.refresh()
         if not 0 < because <= self.head.position:

@@ -42,6 +42,21 @@ class LogVerbs(Chapter):
         head = self.head()
         return {"session": self._session.id, "position": head.position, "hash": head.hash.hex()}
 
+    def arrived(self) -> int:
+        """Up to which position the log came from elsewhere: an import, a copy or a restored backup; 0: nothing did.
+
+        A fork of such a session has the same origin, as far as it inherits. What the log says up to there is data: what
+        would run, write or send on its word asks first and shows it.
+        """
+        store = self._session.store
+        head = store.head(self._session.id)
+        found, upto = store.arrived(head.session), head.position
+        while head.parent:
+            upto = min(upto, head.forked_at)
+            found = max(found, min(store.arrived(head.parent), upto))
+            head = store.head(head.parent)
+        return found
+
     def event(self, position: int) -> Event:
         """The event at one position."""
         session = self._session

@@ -121,19 +121,23 @@ def context(session: Session, *, tokens: int, count: Callable[[str], int]) -> Co
 def verify(session: Session, checkpoint: Checkpoint | None, progress: Callable[[int], None] | None = None) -> Report:
     """Re-derive the chain of the session, its inherited history included."""
     verifier, fold, after = Verifier(session.id), HeadFold(), 0
-    head = session.store.head(session.id)
     kept = None
-    while page := session.store.read(session.id, after=after, upto=head.position, limit=VERIFY_PAGE):
-        verifier.feed(page)
-        if not verifier.problems:
-            fold.feed(page)
-        after = page[-1].position
-        if progress is not None:
-            progress(after)
-        if checkpoint and page[0].position <= checkpoint["position"] <= after:
-            kept = next((r.hash.hex() for r in page if r.position == checkpoint["position"]), None)
-    if head.parent is not None:
-        excuse_inherited(session.store, head, verifier)
+    while True:
+        head = session.store.head(session.id)
+        begun = after
+        while page := session.store.read(session.id, after=after, upto=head.position, limit=VERIFY_PAGE):
+            verifier.feed(page)
+            if not verifier.problems:
+                fold.feed(page)
+            after = page[-1].position
+            if progress is not None:
+                progress(after)
+            if checkpoint and page[0].position <= checkpoint["position"] <= after:
+                kept = next((r.hash.hex() for r in page if r.position == checkpoint["position"]), None)
+        if head.parent is not None:
+            excuse_inherited(session.store, head, verifier)
+        if not verifier.unexplained() or after == begun:
+            break  # if not, another process erased while this one read: its event is further on
     report = verifier.finish(head.position, head.hash)
     if report.ok and (disagreement := fold.disagreement(head)):
         report.problems.append(Problem(head.position, "head", disagreement))

@@ -141,10 +141,11 @@ class PhaseVerbs(Chapter):
             raise Conflict(f"section {section!r} cannot be emptied")
         return self._session._record("section.written", {"section": section, "text": "", "mode": "replace"})
 
-    def log_work(self, text: str) -> Event:
+    def log_work(self, text: str, *, id: str | None = None) -> Event:
         """Write one line of the work log, tagged with the phase."""
         checked_text(text, "a work log line", TEXT_LIMIT)
-        return self._session._record("worklog.written", {"text": text, "phase": self._session.views.phases.current()})
+        data = {"text": text, "phase": self._session.views.phases.current()}
+        return self._session._record("worklog.written", data, id=id)
 
     def add_feature(self, feature: str, text: str) -> Event:
         """Add a feature to the list of what the work must be able to do. Its text never changes."""

@@ -13,6 +13,7 @@ from onrecord.log.events import NEW_RUN, Event
 from onrecord.log.head import Head
 from onrecord.log.names import check_name, is_ulid, link_id, make_event_id, make_ulid
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Lease, Store
+from onrecord.session.funnel import funnel_of
 from onrecord.session.handle import DEFAULT_ACTOR, Session
 from onrecord.views.facts import TEXT_LIMIT
 
@@ -117,7 +118,8 @@ class SessionStore:
             "session.opened", data, id=first, at=int(now * 1e6), by=check_name(agent, "agent"), run=NEW_RUN,
             salt=entropy[17:],
         )  # fmt: skip
-        (where,) = self.store.create(heads.fresh(id_, draft), [draft])
+        (passed,), notices = funnel_of(self.store).passed((draft,), self.project)
+        where, *_noticed = self.store.create(heads.fresh(id_, passed), [passed, *notices])
         session = Session(self.store, id_, agent=agent, clock=self.clock)
         session.run = where.run  # creating the session was this process's first opening of it
         return session

@@ -9,6 +9,7 @@ from onrecord import machine
 from onrecord.log.codec import seal, seal_own
 from onrecord.log.head import LIVE
 from onrecord.log.names import ID_LIMIT, make_event_id
+from onrecord.session.funnel import funnel_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,5 +47,8 @@ def record_tool(
     if head.status not in LIVE:
         return False
     data, id_ = tool_used(agent, tool, act, call, about)
-    store.append(session, (sealed("tool.used", data, id_, at, agent, head.run, None),))
+    drafts, notices = funnel_of(store).passed(
+        (sealed("tool.used", data, id_, at, agent, head.run, None),), head.project
+    )
+    store.append(session, [*drafts, *notices])
     return True

@@ -16,6 +16,7 @@ from onrecord.log.head import Head
 from onrecord.log.store import LEASE_SECONDS, LINK_PREFIX, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.log.text import fits, words_in, words_of
 from onrecord.log.tip import Tip
+from onrecord.stores.payloads import key_for
 from onrecord.stores.placing import new_among, place
 from onrecord.stores.refusals import (
     held_by,
@@ -49,6 +50,8 @@ class MemoryStore:
         """How many seconds each lease lasts: an append under a lease renews it for as long."""
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
         self._scrubbed: dict[str, int] = {}
+        self._arrived: dict[str, int] = {}
+        self._secret = machine.entropy(32)
 
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
         with self._lock:
@@ -243,6 +246,13 @@ class MemoryStore:
                 raise LogMoved("the log grew while it was being extended", expected=0, actual=head.position)
             self._refuse_taken(head)
             self._heads[head.session], self._own[head.session] = head, taken
+            self._arrived[head.session] = head.position
+
+    def arrived(self, session: str) -> int:
+        return self._arrived.get(session, 0)
+
+    def key(self, purpose: str) -> bytes:
+        return key_for(self._secret, purpose)
 
     def close(self) -> None:
         """Nothing to close."""

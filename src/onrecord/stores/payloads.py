@@ -32,6 +32,13 @@ LARGE_LEVEL = 3
 """The level for content that is kept out of line."""
 
 
+def key_for(secret: bytes, purpose: str) -> bytes:
+    """The key of a store for one purpose."""
+    from hashlib import blake2b
+
+    return blake2b(purpose.encode(), key=secret, digest_size=32, person=b"onrecord/key").digest()
+
+
 class Packed(NamedTuple):
     """A payload as its row will store it."""
 

@@ -37,6 +37,12 @@ class LeaseContract(Workbench):
         assert "takeover" in raised.error.hint
         assert self.store.acquire(session, "another lane", OTHER).epoch == 1
 
+    def test_keys_are_the_stores_own(self) -> None:
+        """A key for one purpose is the same each time, and says nothing about the key for another purpose."""
+        first, second = self.store.key("marks"), self.store.key("other")
+        assert self.store.key("marks") == first != second
+        assert len(first) == len(second) == 32  # noqa: PLR2004  # bytes
+
     def test_a_lane_of_an_unknown_session_cannot_be_taken(self) -> None:
         """A lease needs its session."""
         with raises(SessionNotFound):
@@ -388,6 +394,7 @@ class TakingOverContract(Workbench):
             assert other.head(session) == head
             (receipt,) = other.append(session, [self.draft()])
             assert receipt.position == head.position + 1
+            assert (other.arrived(session), self.store.arrived(session)) == (head.position, 0)
             with raises(Conflict):
                 other.install(head, iter(records))
             with raises(NameTaken):
@@ -407,6 +414,7 @@ class TakingOverContract(Workbench):
             other.install(head, iter(self.store.read(session, after=2)), extend=True)
             assert other.read(session) == self.store.read(session)
             assert other.head(session) == head
+            assert other.arrived(session) == head.position
         finally:
             other.close()
 

@@ -93,11 +93,13 @@ class Conversations:
         self.stopped: dict[str, int] = {}
 
     def apply(self, event: Event) -> None:
-        """Fold one event in: records that were kept, or an agent that came or left."""
+        """Fold one event in: records that were kept or retracted, or an agent that came or left."""
         if event.kind == "payload.kept":
             data = event.data
             if isinstance(data, dict) and isinstance(data.get("reading"), list):
                 self._read(event, data)
+        elif event.kind == "payload.retracted":
+            self._retract(event)
         else:
             self.here[event.by] = event.kind == "agent.joined"
             self.stopped[event.by] = event.position
@@ -114,6 +116,18 @@ class Conversations:
             if self._only in (None, lane):
                 key = self._key(row, lane, conversation, generation, data["lines"])
                 self._add(row, lane, conversation, key, event.position)
+
+    def _retract(self, event: Event) -> None:
+        """Records that no longer count: a framework's own delete. They leave their turns; the log keeps them."""
+        data: Any = event.data if isinstance(event.data, dict) else {}
+        agent = str(data.get("agent") or event.by)
+        conversation = (str(data.get("vendor")), str(data.get("vendor_id")), str(data.get("beside", "")))
+        keys: Any = data.get("keys")
+        wanted = {(agent, str(key)) for key in keys} if isinstance(keys, list) else set()
+        for key, (turn, slot) in list(self._known.items()):
+            if turn.conversation == conversation and (data.get("all") or key in wanted):
+                turn.parts[slot] = []
+                del self._known[key]
 
     def _key(self, row: Row, lane: str, conversation: Key, generation: object, lines: list[str]) -> Key:
         """What identifies a record: its id; without one its words, and how often they came before in its file."""
@@ -186,7 +200,7 @@ class Conversations:
         """Every turn that says something, and whether it is the last one of its lane that counts."""
         last = {turn.agent: turn for turn in self.turns if not turn.abandoned}
         for turn in self.turns:
-            if turn.parts:
+            if any(turn.parts):
                 yield turn, last.get(turn.agent) is turn
 
 

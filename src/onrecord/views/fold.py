@@ -14,6 +14,7 @@ from onrecord.log import digest
 from onrecord.log.codec import open_record
 from onrecord.log.events import DURABLE_KINDS, Event
 from onrecord.log.head import OPEN, Head, after
+from onrecord.log.shapes import misfit
 from onrecord.views.attempts import Attempts
 from onrecord.views.code import Code
 from onrecord.views.effects import Effects
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Interruption
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.9"
+VIEWS_VERSION = "whole.10"
 """Changes whenever a fold changes its meaning, so that older snapshots are not used."""
 
 DIGEST_BYTES = 32
@@ -98,6 +99,9 @@ class Whole:
             # Earlier events are the parent's; later ones are this session's own.
             parent = self.head
             self.head = parent._replace(session=event.session, parent=parent.session, forked_at=event.position - 1)
+        if misfit(event.kind, event.data):
+            self.misfits.append(event.position)
+            return
         for view in self._routes.get(event.kind, ()):
             try:
                 view(event)

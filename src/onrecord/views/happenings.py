@@ -26,7 +26,7 @@ FILES_SHOWN = 12
 COMMITS_SHOWN = 5
 _LINE = 200
 _COMMAND_NAMES = ("command", "cmd", "script")
-_PATH_NAMES = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "target_file")
+PATH_NAMES = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "target_file")
 _CHANGES = re.compile(r"(?i)write|edit|replace|create|patch|delete|remove|rename|move")
 _PATCHED = re.compile(r"(?m)^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$")
 _EXIT = re.compile(r"(?i)(?:exit(?:ed)?(?: with)?(?: exit)?[ _-]?(?:code|status)|status code)\D{0,3}?(-?\d{1,9})\b")
@@ -77,7 +77,7 @@ def told(recent: Recent) -> Told:
         for call in _calls(turn.items):
             seen.add(call.get("id"))
             files += changed_by(call)
-            if command := _command(call.get("arguments")):
+            if command := command_of(call.get("arguments")):
                 commands.append(_ran(command, answers.get(call.get("id")), running=turn.status == RUNNING))
     for used in recent.tools:
         if used.get("call") not in seen:
@@ -120,7 +120,8 @@ def _calls(items: Iterable[Item]) -> Iterator[Item]:
         yield from item.get("tool_calls") or ()
 
 
-def _command(arguments: Any) -> str:
+def command_of(arguments: Any) -> str:
+    """The command that a tool call runs; empty if it runs none."""
     given = next((arguments[name] for name in _COMMAND_NAMES if name in arguments), "") \
         if isinstance(arguments, dict) else ""  # fmt: skip
     return " ".join(map(str, given)) if isinstance(given, list) else str(given or "")
@@ -133,7 +134,7 @@ def changed_by(call: Item) -> list[str]:
     if isinstance(arguments, dict):
         text = next((one for one in arguments.values() if isinstance(one, str) and "*** " in one[:200]), "")
         if _CHANGES.search(str(call.get("name"))):
-            return [str(arguments[name]) for name in _PATH_NAMES if arguments.get(name)][:1] or _PATCHED.findall(text)
+            return [str(arguments[name]) for name in PATH_NAMES if arguments.get(name)][:1] or _PATCHED.findall(text)
     return _PATCHED.findall(text) if "*** Begin Patch" in text else []
 
 
@@ -141,9 +142,15 @@ def _ran(command: str, answer: Item | None, *, running: bool) -> Ran:
     if answer is None:
         return Ran(command, "has no result yet" if running else "did not end")
     output = _text(answer)
-    code = _EXIT.search(output)
-    ended = f"exit {code[1]}" if code else "failed" if answer.get("error") else ""
+    code = exit_code_in(output)
+    ended = f"exit {code}" if code is not None else "failed" if answer.get("error") else ""
     return Ran(command, ended, output)
+
+
+def exit_code_in(output: str) -> str | None:
+    """The exit code that a tool's output names, as vendors write it."""
+    code = _EXIT.search(output)
+    return code[1] if code else None
 
 
 def _commits(commands: list[Ran]) -> list[str]:
@@ -169,7 +176,7 @@ def _doing(items: list[Item]) -> str:
     """The last call of a turn that was not finished, or what it answered to."""
     for item in reversed(items):
         for call in reversed(item.get("tool_calls") or ()):
-            return f"{call.get('name')} {_command(call.get('arguments')) or ', '.join(changed_by(call))}".strip()
+            return f"{call.get('name')} {command_of(call.get('arguments')) or ', '.join(changed_by(call))}".strip()
     return "answering" if _words(items) else "nothing was answered yet" if items else ""
 
 

@@ -48,6 +48,7 @@ _ENTRY = 1_600
 _FIELD = 320
 """The most bytes that objective or next action take up in the brief."""
 _CHANGED_SHOWN = 8
+_MISFITS_SHOWN = 10
 
 REJECTED = "Rejected (do not reopen without new evidence)"
 CODE = "Code"
@@ -97,6 +98,9 @@ def note(whole: Whole, recent: Recent | None = None, gone: Gone | None = None) -
         f"**Objective:** {_fact(facts.objective, _LINE * 5)}",
         f"**Next action:** {_next_of(whole, _LINE * 5)}",
     ]
+    if whole.misfits:
+        shown = ", ".join(map(str, whole.misfits[:_MISFITS_SHOWN])) + (" ..." if whole.misfits[_MISFITS_SHOWN:] else "")
+        lines.append(f"**Unreadable:** the payloads at positions {shown} do not have the form of their kind")
     if facts.reproduction:
         lines.append(f"**Reproduction:** {reproduction_line(facts.reproduction)}")
     groups = [group for group in _groups(whole, gone) if group[0] != REPRODUCTION]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from onrecord.log.shapes import misfit
 from onrecord.views.attempts import FAILED, RUNNING, Attempts
 from onrecord.views.findings import Findings, late
 from onrecord.views.gates import Gates
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Attempt, Finding, Json, Step
     from onrecord.views.view import View
 
-PRESENT_VERSION = "present.3"
+PRESENT_VERSION = "present.4"
 """Changes whenever what is kept changes its meaning."""
 CLAIM_WIDTH = 240
 """How many characters of a claim, an error or a fix are kept for advice."""
@@ -99,6 +100,8 @@ class Present:
     def fold(self, events: Iterable[Any]) -> Present:
         """Fold events in, in order: whole ones or `Seen` ones. Kinds that no rule depends on may be missing."""
         for event in events:
+            if misfit(event.kind, event.data):
+                continue
             for name in _ROUTES.get(event.kind, ()):
                 try:
                     getattr(self, name).apply(event)

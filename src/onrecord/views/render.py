@@ -7,6 +7,10 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _JOINERS = frozenset("\u200d\ufe0f")
 
 
+FIRST_MOMENT, LAST_MOMENT = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The moments that a calendar has, in microseconds since 1970: the years 1 to 9999."""
+
+
 def visible(text: str, *, lines: bool = False) -> str:
     """The text with control, bidi and other invisible characters written out; `lines` keeps line breaks and tabs."""
     if text.isascii() and text.isprintable():
@@ -45,9 +49,11 @@ def clip(text: str, size: int) -> str:
 
 
 def iso(microseconds: int) -> str:
-    """A moment as people and programs read it."""
+    """A moment as people and programs read it; one that no calendar has is shown as the number it is."""
     from datetime import UTC, datetime
 
+    if not FIRST_MOMENT <= microseconds <= LAST_MOMENT:
+        return f"{microseconds} µs"
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 TURN_KINDS = (
     "turn.begun", "item.added", "turn.committed", "turn.aborted", "turn.recorded", "agent.joined", "agent.left",
-    "payload.kept",
+    "payload.kept", "payload.retracted",
 )  # fmt: skip
 
-SHARED_KINDS = ("payload.kept",)
+SHARED_KINDS = ("payload.kept", "payload.retracted")
 """Kinds with turns of an agent, appended by any actor: a hook, a wrapper or a person may mirror a conversation."""
 COMMITTED, ABORTED, INTERRUPTED, RUNNING = "committed", "aborted", "interrupted", "running"
 ABANDONED = "abandoned"
@@ -133,7 +133,7 @@ class Transcript:
         elif event.kind in ("agent.joined", "agent.left"):
             self._end(event, INTERRUPTED, INTERRUPTED_REASON)
             self._conversations.apply(event)
-        elif event.kind == "payload.kept":
+        elif event.kind in SHARED_KINDS:
             self._conversations.apply(event)
 
     def _end(self, event: Event, status: str, reason: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import InvalidInput, NotFound, PayloadErased
+from onrecord.errors import FromElsewhere, InvalidInput, NotFound, PayloadErased
 from onrecord.rules import signature_of_command
 from onrecord.session.evidence import EVIDENCE_OUTPUT_LIMIT
 from onrecord.views.attempts import error_signature
@@ -16,7 +17,7 @@ from onrecord.work.revisions import content_at, revision_of
 from onrecord.work.running import SuspendedCommand, noted_stops
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from onrecord.session.handle import Session
     from onrecord.views.values import Anchor, Evidence
@@ -107,10 +108,14 @@ def full_output(session: Session, evidence: Evidence) -> str:
     return str(data["text"])
 
 
-def recheck(session: Session, finding: str, *, root: Path, timeout: float | None = None, show: bool = True) -> Recheck:
+def recheck(
+    session: Session, finding: str, *, root: Path, timeout: float | None = None, show: bool = True,
+    agree: Callable[[list[str], Path], bool] | None = None,
+) -> Recheck:  # fmt: skip
     """Run the newest captured command of a finding again, and propose the label that follows. Sets no label.
 
-    The command of a settled cause must have another result now: that is what the fix is for.
+    The command of a settled cause must have another result now: that is what the fix is for. A command that came from
+    another store runs only if `agree`, which gets it with its directory, says so.
     """
     view = session.views.findings
     known = view.findings.get(finding)
@@ -132,7 +137,10 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
     cwd = root / was["cwd"]
     if not cwd.is_dir():
         raise NotFound(f"{was['cwd']} no longer exists; {was['id']} was captured there")
-    again = capture_run(session, was["argv"], root=root, cwd=cwd, timeout=timeout, show=show)
+    argv = [str(word) for word in was["argv"]]
+    if view.recorded_at(was["id"]) <= session.log.arrived() and not (agree is not None and agree(argv, cwd)):
+        raise FromElsewhere(f"the command of {was['id']} came from another store: {shlex.join(argv)}")
+    again = capture_run(session, argv, root=root, cwd=cwd, timeout=timeout, show=show)
     agrees = again.ran.exit_code == was["exit_code"] and _sign(again.error) == _sign(was.get("error"))
     if settled:
         return _since_the_fix(again, was, agrees=agrees, held=short_revision(was.get("revision")), root=root)

@@ -21,7 +21,7 @@ from onrecord.stores.statements import load, migration, queries, steps
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The number of the last migration."""
 USABLE_FROM = 1
 """The oldest schema whose clients may work with the present one."""

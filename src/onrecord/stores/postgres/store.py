@@ -203,6 +203,10 @@ class PostgresStore:
         finally:
             self._appender.forget(head.session)
 
+    def arrived(self, session: str) -> int:
+        found = self._ask("arrived", session=session)
+        return int(found[0][0]) if found else 0
+
     def describe(self, *, check: bool = False) -> dict[str, Any]:
         """What `onrecord doctor` reports: server, durability, roles, tenants, counts; none of it takes long."""
         facts: dict[str, str] = dict(self._connections.ask("meta"))
@@ -215,6 +219,11 @@ class PostgresStore:
 
     def waking(self, session: str) -> AbstractContextManager[Callable[[float], None]]:
         return self._waker.waking(session)
+
+    def key(self, purpose: str) -> bytes:
+        from onrecord.stores.payloads import key_for
+
+        return key_for(self._blob_secret(), purpose)
 
     def close(self) -> None:
         self._connections.close()

@@ -82,6 +82,7 @@ def install(
             values = {"session": head.session, "position": head.position}
             if connections.send(connection, "hash_at", values).fetchall() != [(head.hash,)]:
                 raise Conflict("the head does not match the events")
+            connections.send(connection, "mark_arrived", values)
         return True
 
     def recall(connection: Connection) -> bool | None:

@@ -33,7 +33,7 @@ SQLITE_AT_LEAST = (3, 51, 3)
 """The first SQLite without the bug that reverts committed rows."""
 APPLICATION_ID = 0x4F6E5265
 """`OnRe`: marks a database file as ours."""
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The number of the last migration."""
 PAGE_SIZE = 2048
 """Of new stores. A commit writes every page it changes, and most events are small."""

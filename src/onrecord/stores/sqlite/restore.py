@@ -17,7 +17,7 @@ import apsw
 
 from onrecord.errors import StoreBusy, StoreCorrupt, StoreError
 from onrecord.stores.sqlite import safety
-from onrecord.stores.sqlite.connection import open_writer, store_error
+from onrecord.stores.sqlite.connection import QUERIES, open_writer, store_error
 from onrecord.stores.sqlite.upkeep import back_up
 
 if TYPE_CHECKING:
@@ -58,10 +58,15 @@ def _copy(backup: Path, copy: str) -> None:
 
 
 def _settle(copy: str) -> None:
-    """Move what the check left in the copy's write-ahead log into the copy: only one file will be renamed."""
+    """Move what the check left in the copy's write-ahead log into the copy: only one file will be renamed.
+
+    A backup is a file that anyone may have written: its logs count as arrived, and its snapshots are not kept.
+    """
     try:
         connection = open_writer(copy, "full")
         try:
+            connection.execute(QUERIES["mark_all_arrived"])
+            connection.execute(QUERIES["drop_every_snapshot"])
             connection.pragma("journal_mode", "delete")
             connection.pragma("journal_mode", "wal")
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

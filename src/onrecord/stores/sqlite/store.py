@@ -257,6 +257,10 @@ class SQLiteStore:
 
         self._writer.run(Install(head, list(records), self._payloads.pack, extend=extend))
 
+    def arrived(self, session: str) -> int:
+        found = self._readers.ask("arrived", (session,))
+        return int(found[0][0] or 0) if found else 0
+
     def backup(self, path: str) -> str:
         """Copy the store, while it is in use, to a new file that only its owner may read; return its path."""
         from onrecord.stores.sqlite.upkeep import back_up
@@ -274,6 +278,11 @@ class SQLiteStore:
         from onrecord.stores.sqlite.tidy import tidy
 
         tidy(self._writer)
+
+    def key(self, purpose: str) -> bytes:
+        from onrecord.stores.payloads import key_for
+
+        return key_for(self._blob_secret(), purpose)
 
     def close(self) -> None:
         self._writer.close()

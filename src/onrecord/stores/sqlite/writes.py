@@ -149,6 +149,7 @@ class Install(PendingWrite):
                 cursor.execute(QUERIES["add_blob"], (packed.stored, packed.body))
         if cursor.execute(QUERIES["hash_at"], (number << POSITION_BITS | head.position,)).fetchone() != (head.hash,):
             raise Conflict("the head does not match the events")
+        cursor.execute(QUERIES["mark_arrived"], (number, head.position))
 
     def recall(self, cursor: apsw.Cursor) -> bool:
         row = cursor.execute(QUERIES["head"], (self._head.session,)).fetchone()

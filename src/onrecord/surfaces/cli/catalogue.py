@@ -30,6 +30,7 @@ _FINDINGS = "onrecord.surfaces.cli.work.findings"
 _GUIDE = "onrecord.surfaces.cli.help"
 _HOOK = "onrecord.surfaces.cli.main"
 _LIFECYCLE = "onrecord.surfaces.cli.sessions.lifecycle"
+_MCP = "onrecord.surfaces.mcp.verb"
 _MOVING = "onrecord.surfaces.cli.sessions.bundles"
 _NOTES = "onrecord.surfaces.cli.work.notes"
 _NOTIFY = "onrecord.surfaces.notifying"
@@ -49,6 +50,7 @@ _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
 _USAGE = "onrecord.surfaces.cli.sessions.usage"
 _USE = "onrecord.surfaces.cli.sessions.use"
+_WEB = "onrecord.surfaces.cli.sessions.web"
 _WORKTREE = "onrecord.surfaces.cli.agents.worktree"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
@@ -88,7 +90,7 @@ TIMEOUT = Option("--timeout", "stop the command after this many seconds", "SECON
 PROOF = Option(
     "--evidence", "evidence for it: an id, `last`, or the letter of a new one", "EVIDENCE", many=True, short="-e"
 )
-FORMATS = ("bundle", "jsonl", "messages", "markdown")
+FORMATS = ("bundle", "jsonl", "messages", "markdown", "html")
 DIALECTS = ("neutral", "openai", "anthropic")
 SHELLS = ("bash", "zsh", "fish")
 NOTE_FORMS = ("markdown", "brief", "pr", "issue", "json", "terminal")
@@ -190,7 +192,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--why", "the reason for the label", "TEXT"),
          Option("--contradicts", "a finding that it excludes", "FINDING", many=True),
          Option("--hypothesis", "make it the active hypothesis"),
-         Option("--apply", "recheck: set the label that follows from the result"), TIMEOUT, BECAUSE, SESSION, AGENT,
+         Option("--apply", "recheck: set the label that follows from the result"), TIMEOUT, YES, BECAUSE, SESSION,
+         AGENT,
          takes=("WORDS...",),
          example='onrecord finding state "The cache is stale" --label verified -e run-2026-05-18-a --on src/cache.py'),
     Verb(RECORD, "evidence", "run|file|add|list|show [REFERENCE] [-- COMMAND...]",
@@ -253,6 +256,14 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord instructions --profile research"),
     Verb(READ, "show", "[NAME]", "Show a session: its status, what needs you, and its note", _SHOW, SESSION,
          example="onrecord show fix-invite-403"),
+    Verb(READ, "web", "[NAME]", "Open a live page of every session in the browser", _WEB,
+         Option("--port", "the port (default: 8711); 0 takes a free one", "PORT"),
+         Option("--host", "the address to listen on (default: 127.0.0.1); others need --token-file", "HOST"),
+         Option("--token-file", "a file with the token of the page (default: a new one each time)", "FILE"),
+         Option("--allow-host", "another name under which browsers reach it, such as a proxy's", "NAME", many=True),
+         Option("--prefix", "the path below which a reverse proxy serves it", "PATH"),
+         Option("--allow-writes", "let the page settle attempts, decide, pause and close, under your name"),
+         Option("--no-browser", "only print the address"), example="onrecord web"),
     Verb(READ, "log", "[NAME]", "Print the events of a session", _EVENTS,
          Option("--after", "events after this position", "POSITION"),
          Option("--upto", "events up to this position", "POSITION"),
@@ -320,6 +331,11 @@ VERBS: tuple[Verb, ...] = (
          Option("--fresh", "resume: this agent starts a new conversation", "AGENT", many=True),
          Option("--objective", "the objective of a new session", "TEXT", short="-o"), YES, SESSION, takes=("WORDS...",),
          example="onrecord team up team.toml --session invite-403"),
+    Verb(AGENTS, "mcp", "", "Serve the record to agents: an MCP server with six tools", _MCP,
+         Option("--http", "listen on 127.0.0.1 for several clients (default: serve the one that started it)"),
+         Option("--port", "http: the port (default: 8765); 0 takes a free one", "PORT"),
+         Option("--token-file", "http: a file with the clients' token (or ONRECORD_MCP_TOKEN; default: a new one)",
+                "FILE"), example="onrecord mcp --http --port 8765"),
     Verb(AGENTS, "mirror", "[NAME]", "Copy new messages from agents' conversations", _AGENTS_IMPORT,
          Option("--follow", "continue until the agent ends, or Ctrl-C", short="-f"), SESSION, WHOSE,
          example="onrecord mirror fix-invite-403"),
@@ -352,10 +368,13 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord doctor --fix"),
 
     Verb(KEEP, "export", "[NAME]", "Write a session to a file", _MOVING,
-         Option("--format", "bundle (can be imported), jsonl (events), messages, markdown", "FORMAT", choices=FORMATS,
-                short="-f"),
+         Option("--format", "bundle (can be imported), jsonl (events), messages, markdown, html (a report in one file)",
+                "FORMAT", choices=FORMATS, short="-f"),
          Option("--out", "the file (default: standard output)", "FILE", short="-o"),
-         Option("--dialect", "for --format messages", "DIALECT", choices=DIALECTS), OVERWRITE,
+         Option("--dialect", "for --format messages", "DIALECT", choices=DIALECTS),
+         Option("--from", "for html and markdown: begin the timeline at this position", "POSITION"),
+         Option("--to", "for html and markdown: the session as it was after this position", "POSITION"),
+         Option("--no-tool-output", "for html and markdown: leave out what tools returned"), OVERWRITE,
          SESSION, function="export_session",
          example="onrecord export fix-invite-403 --out fix-invite-403.onrecord"),
     Verb(KEEP, "import", "FILE | VENDOR [PATH|ID]",

@@ -342,6 +342,13 @@ SET project = %(project)s, name = %(name)s, position = %(position)s, hash = %(ha
     title = %(title)s, opened_at = %(opened_at)s, at = %(at)s, held = %(held)s, moment = %(moment)s, behind = TRUE
 WHERE tenant = %(tenant)s AND session = %(session)s
 
+-- mark_arrived: a log came from elsewhere up to a position
+UPDATE onrecord.sessions SET arrived = greatest(arrived, %(position)s::bigint)
+WHERE tenant = %(tenant)s AND session = %(session)s
+
+-- arrived: how far a log came from elsewhere
+SELECT arrived FROM onrecord.sessions WHERE tenant = %(tenant)s AND session = %(session)s
+
 -- add_events: events of a copied log
 INSERT INTO onrecord.events
     (tenant, session, position, id, kind, v, at, by, run, because, salt, payload_hash, hash, encoding, payload)

@@ -39,6 +39,8 @@ CREATE TABLE onrecord.sessions (
     -- How far search has come, and whether it is behind. A flag of its own, so that only its changes touch an index.
     indexed BIGINT NOT NULL DEFAULT 0,
     behind BOOLEAN NOT NULL DEFAULT TRUE,
+    -- How far the log came from elsewhere. What it says up to this position is data of another store: nothing runs on its word.
+    arrived BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, session)
 );
 

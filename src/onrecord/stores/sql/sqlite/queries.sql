@@ -245,6 +245,17 @@ FROM words AS w JOIN sessions AS s ON s.number = w.rowid >> 32
 WHERE w.words MATCH ?1 AND w.rowid > ?4 AND w.rowid <= ?5 AND (?2 IS NULL OR s.project = ?2)
 ORDER BY w.rowid DESC LIMIT ?3
 
+-- arrived: how far a log came from elsewhere
+SELECT a.position FROM sessions AS s JOIN arrivals AS a ON a.session = s.number WHERE s.id = ?1
+
+-- mark_arrived: a log came from elsewhere up to a position
+INSERT INTO arrivals (session, position) VALUES (?1, ?2)
+ON CONFLICT DO UPDATE SET position = max(arrivals.position, excluded.position)
+
+-- mark_all_arrived: every log came from elsewhere, all of it
+INSERT INTO arrivals (session, position) SELECT number, position FROM heads WHERE TRUE
+ON CONFLICT DO UPDATE SET position = excluded.position
+
 -- secret: what the names of blobs are keyed with
 SELECT value FROM meta WHERE name = 'secret'
 

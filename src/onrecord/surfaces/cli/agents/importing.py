@@ -167,7 +167,8 @@ def restore(call: Call) -> int:
             "restore", data,
             f"would restore {planned.vendor_id} below {data['home']}, to be resumed in {planned.cwd}",
         )  # fmt: skip
-    call.confirm(f"Restore the conversation {planned.vendor_id} below {data['home']}?")
+    foreign = ", which came from another store," if planned.copy_from_elsewhere else ""
+    call.confirm(f"Restore the conversation {planned.vendor_id}{foreign} below {data['home']}?")
     session = call.records().get(session.id, agent=agent)
     location = restore_copy(session, planned)
     data |= {"state": "restored", "transcript": location.path, "position": session.head.position}

@@ -13,7 +13,7 @@ from onrecord.crew.members import warnings_of
 from onrecord.crew.next_step import DEGRADED, FINISHED, LIMITED, OVER, RUNS
 from onrecord.crew.running import DONE, STOPPED, Crew, refuse_idle, supervising
 from onrecord.crew.team_file import CREW, read_team
-from onrecord.crew.worktrees import is_from_elsewhere
+from onrecord.crew.worktrees import is_from_elsewhere, root_of
 from onrecord.errors import InvalidInput, NotFound
 from onrecord.log.head import PAUSED
 from onrecord.session.handle import Session
@@ -24,11 +24,13 @@ from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import act, need
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.views.handover import saved, saved_line
-from onrecord.views.render import iso
+from onrecord.views.render import iso, one_line, visible
 
 if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
 
+PROMPT_SHOWN = 120
+"""How much of an agent's prompt a question shows, in characters."""
 _STYLES = {
     "working": "good", "idle": "quiet", "finished": "quiet", "stopped": "quiet", "degraded": "bad",
     "limited": "attention", "needs_person": "attention",
@@ -52,7 +54,12 @@ def team(call: Call) -> int:
 def _up(call: Call, words: list[str]) -> int:
     """Form the team of a file, or take over the one on record; supervise it."""
     if not words:
-        return _supervise(call, _crew(call, _session(call)))
+        crew = _crew(call, _session(call))
+        if crew.is_foreign():
+            _ask_first(call, crew)
+            crew.take_lane()
+            crew.form(headless=crew.members.headless)
+        return _supervise(call, crew)
     (file,) = need(call, words, "FILE")
     wanted, headless = read_team(Path(file)), "headless" in call
     refuse_idle(wanted, headless=headless)
@@ -75,15 +82,25 @@ def _resume(call: Call, words: list[str]) -> int:
     crew = _crew(call, session)
     for agent in call.many("fresh"):
         crew.member(agent)
-    if is_from_elsewhere(crew.team):
-        commands = "; ".join(sorted({shlex.join(member.command) for member in crew.team.members()}))
-        call.confirm(f"The team was formed on another machine. It runs {commands}. Run that here?")
+    if crew.is_foreign() or is_from_elsewhere(crew.team):
+        _ask_first(call, crew)
     crew.take_lane()
     crew.form(headless=crew.members.headless)
     for agent in call.many("fresh"):
         session.log.record("agent.recalled", {"agent": agent})
     call.output.note(saved_line(saved(session.refresh().views, call.now())))
     return _supervise(call, crew)
+
+
+def _ask_first(call: Call, crew: Crew) -> None:
+    """Show what a team that was not formed here would run, with which environment and prompt, and ask."""
+    asked = []
+    for member in crew.team.members():
+        where = str(root_of(crew.team, crew.members.here) / member.directory)
+        given = "".join(f"{name}={shlex.quote(value)} " for name, value in member.environment.items())
+        prompt = f", prompt {one_line(member.prompt, PROMPT_SHOWN)!r}" if member.prompt else ""
+        asked.append(f"{member.id}: {given}{shlex.join(member.command)} (in {where}{prompt})")
+    call.confirm(visible(f"The team was not formed in this store. It runs {'; '.join(asked)}. Run that here?"))
 
 
 def _supervise(call: Call, crew: Crew) -> int:

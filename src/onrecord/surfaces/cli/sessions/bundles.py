@@ -7,16 +7,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import DamagedBundle, SessionNotFound
+from onrecord.errors import DamagedBundle, LogMoved, SessionNotFound
 from onrecord.session.bundle import lines_of, take_in
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.files import refuse_existing, write_file
 from onrecord.surfaces.cli.shared.output import counted, dump
-from onrecord.surfaces.cli.shared.shapes import event_data, item_line, session_data
+from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 from onrecord.views.conversations import SUBLANE
 from onrecord.views.dialects import to_messages
-from onrecord.views.render import iso, visible
-from onrecord.views.transcript import ABANDONED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,47 +25,70 @@ if TYPE_CHECKING:
 
 BUNDLE_LEVEL = 9
 """The compression level of a bundle: high, because it is written once and then moved."""
+EXPORT_TRIES = 10
+"""How often an export is tried while another process erases parts of the session."""
+PEOPLE = ("html", "markdown")
+"""The formats that are for people."""
+ONLY_FOR_PEOPLE = ("from", "to", "no-tool-output")
+"""The options of those formats."""
 LINE_LIMIT = 128 * 1024 * 1024
 """The longest line of a bundle, in bytes: an event's payload and what surrounds it."""
 _CHUNK = 1 << 20
 
 
 def export_session(call: Call) -> int:
-    """Write a session as a bundle, as events, as messages or as Markdown."""
+    """Write a session as a bundle, as events, as messages, as Markdown or as a report in HTML."""
     form, out = call.get("format") or "bundle", call.get("out")
     if call.get("dialect") and form != "messages":
         raise UsageError("--dialect needs --format messages")
+    if form not in PEOPLE and (option := next((name for name in ONLY_FOR_PEOPLE if name in call), None)):
+        raise UsageError(f"--{option} needs --format html or --format markdown")
     if out:
         refuse_existing(Path(out).expanduser(), force="force" in call)
     session = call.session()
     if out:
-        path = write_file(out, _chunks(session, form, call.get("dialect")), force="force" in call)
+        path = _written(call, session, out, form)
         head = session.log.head()
         data = {"file": str(path), "format": form, "bytes": path.stat().st_size, "session": session_data(head)}
         return call.output.done(
             "export", data, f"wrote {counted(head.position, 'event')} of {head.name} to {path} ({form})"
         )
     if call.output.json and form != "bundle":
-        content = b"".join(_chunks(session, form, call.get("dialect"))).decode()
+        content = b"".join(_chunks(call, session, form)).decode()
         call.output.envelope("export", {"format": form, "content": content, "session": session_data(session.head)})
         return 0
     if call.output.json or (form == "bundle" and sys.stdout.isatty()):
         raise UsageError("a bundle is compressed data, not text", hint="write it to a file with `--out FILE`")
+    if form == "html" and sys.stdout.isatty():
+        command = f"onrecord export {session.name} --format html --out {session.name}.html"
+        raise UsageError("a report is a page for a browser, not text for a terminal", hint=f"`{command}`")
     sys.stdout.flush()
-    for chunk in _chunks(session, form, call.get("dialect")):
+    for chunk in _chunks(call, session, form):
         sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
     return 0
 
 
-def _chunks(session: Session, form: str, dialect: str | None) -> Iterable[bytes]:
+def _written(call: Call, session: Session, out: str, form: str) -> Path:
+    """Write the file; again if another process erased a part of the session meanwhile."""
+    for _again in range(EXPORT_TRIES - 1):
+        try:
+            return write_file(out, _chunks(call, session, form), force="force" in call)
+        except LogMoved:
+            continue
+    return write_file(out, _chunks(call, session, form), force="force" in call)
+
+
+def _chunks(call: Call, session: Session, form: str) -> Iterable[bytes]:
     if form == "bundle":
         return _compressed(lines_of(session))
     if form == "jsonl":
         return ((dump(event_data(event)) + "\n").encode() for event in session.events())
     if form == "messages":
-        return _messages(session, dialect or "neutral")
-    return _markdown(session)
+        return _messages(session, call.get("dialect") or "neutral")
+    from onrecord.surfaces.cli.sessions.reports import pieces
+
+    return pieces(call, session, form)
 
 
 def _compressed(lines: Iterable[str]) -> Iterator[bytes]:
@@ -87,23 +108,6 @@ def _messages(session: Session, dialect: str) -> Iterator[bytes]:
         yield start + dump(message).encode()
         start = b",\n"
     yield b"\n]\n" if start == b",\n" else b"[]\n"
-
-
-def _markdown(session: Session) -> Iterator[bytes]:
-    """The note and the transcript, for people. Nothing reads it back."""
-    head = session.head
-    yield visible(session.note(), lines=True).encode()
-    yield f"\n## Transcript\n\n*generated from position {head.position} of session {head.session}*\n".encode()
-    transcript = session.transcript()
-    abandoned = [turn for turn in transcript.superseded if turn.status == ABANDONED]
-    for turn in sorted((*transcript.committed, *transcript.provisional, *abandoned), key=lambda one: one.begun):
-        state = "" if turn.status == "committed" else f" ({turn.status}, provisional)"
-        yield f"\n### Turn of {turn.agent}, position {turn.ended or turn.begun}{state}\n\n".encode()
-        for item in turn.items:
-            yield f"- {visible(item_line(item))}\n".encode()
-        if turn.erased:
-            yield b"- (partly erased)\n"
-    yield f"\nLast activity {iso(head.at)}.\n".encode()
 
 
 def import_session(call: Call) -> int:

@@ -60,6 +60,7 @@ BY_STEP = {
     "restore_copy": "`onrecord restore` restores the mirrored copy",
     "resume_agent": "nothing was replaced; `onrecord resume {name} --agent {agent}` resumes it",
     "resume_session": "`onrecord resume {name}` resumes the vendor's own copy, or starts a new conversation",
+    "resume_team": "`onrecord team resume {name}` shows what it runs, and asks",
     "reverify": "test them again first: `onrecord feature reverify --evidence ID`",
     "same_finding": "`onrecord finding relabel {finding} verified --evidence ID`, or "
     '`onrecord finding challenge {finding} "..."`',
@@ -72,6 +73,7 @@ BY_STEP = {
     "verify_cause": "`onrecord finding relabel {finding} verified --evidence ID`, then "
     "`onrecord reached root-cause --finding {finding}`",
     "wait_for_lease": "wait until that process ends, or until its lease expires at {expires}",
+    "web_token_file": "choose the token yourself, in a file that only you can read: add `--token-file FILE`",
     "write_section": "`onrecord section {section} --text TEXT`; the work log does not replace it",
 }
 """The advice for one cause among many of the same code."""

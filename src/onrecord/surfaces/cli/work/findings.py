@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from onrecord.surfaces.cli.shared.shapes import receipt_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.views.claims import steps_of
 from onrecord.views.findings import LABELS, NAMED, NEED_EVIDENCE, SETTLED, STALE, anchor_key, finding_line
-from onrecord.views.render import iso
+from onrecord.views.render import iso, visible
 from onrecord.work.anchors import anchored, reanchored
 from onrecord.work.revisions import revision_of
 
@@ -137,7 +138,13 @@ def _recheck(call: Call, words: list[str]) -> int:
     limit = seconds(call)
     session = call.session()
     root = root_of(session)
-    found = recheck(session, name, root=root, timeout=limit, show=not call.output.json)
+
+    def agree(argv: list[str], cwd: Path) -> bool:
+        told = f"This command came from another store: {shlex.join(argv)} (in {cwd}). Run it here?"
+        call.confirm(visible(told))
+        return True
+
+    found = recheck(session, name, root=root, timeout=limit, show=not call.output.json, agree=agree)
     show_rest(found.again.ran)
     known = session.views.findings.findings[name]
     applied = _applied(session, name, found, root) if "apply" in call else None

@@ -1,0 +1,217 @@
+"""The report: a session in one HTML file that needs no network, no server and no JavaScript.
+
+What needs JavaScript is hidden until the report's own script runs: search, the slider over positions, tabs and the
+inspector. The file allows only that script and its own stylesheet, both by their hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, NamedTuple
+
+from onrecord.log.digest import sha256
+from onrecord.log.events import TRANSCRIPT, tier_of
+from onrecord.pages.attempts import attempt_rows, draw_attempts, metric_plots
+from onrecord.pages.board import board_cards, draw_board
+from onrecord.pages.costs import usage_table
+from onrecord.pages.entries import TURN, entries_of
+from onrecord.pages.frame import STYLE, header, script, tabs
+from onrecord.pages.inspector import payload, short_hash
+from onrecord.pages.lanes import Picture, draw_lanes
+from onrecord.pages.options import Options
+from onrecord.pages.panel import SECTIONS, draw_lines, note_text, panel_lines
+from onrecord.pages.spans import Chapter, marked, spans_of
+from onrecord.pages.text import attribute, clock, day, moment, shown
+from onrecord.pages.timeline import draw_timeline
+from onrecord.views.attempt_table import METRIC_COLUMNS, metric_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onrecord.log.events import Event
+    from onrecord.pages.costs import UsageRow
+    from onrecord.pages.entries import Entry
+    from onrecord.pages.panel import Gone, Line
+    from onrecord.views.fold import Whole
+    from onrecord.views.happenings import Recent
+
+PAYLOAD_SHOWN = 2_000
+"""How many characters of a payload the list of events shows; the log has all of it."""
+_UNLISTED = frozenset({"usage.recorded", "attention.given"})
+_POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; require-trusted-types-for 'script'"
+)
+_HELP = (
+    '<p class="ev js" hidden>Select an entry to see its event: kind, actor, time, hash and payload.</p>'
+    '<p class="ev js" hidden><kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> next, previous</p>'
+)
+_FACTS = ("session.", "objective.", "next_action.", "reproduction.", "phase.", "profile.", "section.", "milestone.",
+          "feature.", "decision.", "code.", "attempt.", "finding.", "hypothesis.", "evidence.", "effect.",
+          "interruption.", "agent.joined", "agent.left", "turn.aborted")  # fmt: skip
+
+
+class Contents(NamedTuple):
+    """What a report is made of. Everything is given: a report reads nothing."""
+
+    whole: Whole
+    """The views at the last event."""
+    events: Sequence[Event]
+    """The log up to there, in order, with payloads."""
+    note: str
+    made_at: int
+    first: int = 1
+    """The position that the timeline begins at."""
+    recent: Recent | None = None
+    gone: Gone | None = None
+    needs: Sequence[str] = ()
+    """Why the session needs a person."""
+    verified: bool | None = None
+    """Whether the hash chain was verified; None if nobody looked."""
+    usage: Sequence[UsageRow] = ()
+    command: str = ""
+    options: Options = Options(person="user")
+    remark: str = ""
+    """A sentence for the end of the file, for instance what was redacted."""
+
+
+def report(contents: Contents) -> Iterator[str]:
+    """The file, piece by piece."""
+    whole, events = contents.whole, contents.events
+    entries = [one for one in entries_of(events, whole, {}) if one.position >= contents.first]
+    code = script()
+    policy = _POLICY.format(script=_digest(code), style=_digest(STYLE))
+    yield (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">'
+        f"<title>{shown(whole.head.name)} · onrecord</title>\n"
+        f"<style>{STYLE}</style></head>\n<body>\n"
+    )
+    yield _top(contents)
+    picture = Picture().fold(events)
+    yield f'<div class="lanes">{draw_lanes(picture)}</div>\n'
+    spans = spans_of(whole.head, events, _chapters(contents))
+    yield _bars(contents, entries)
+    yield '<main class="cols">\n<section class="note" id="note" aria-label="What the next agent reads">'
+    yield _note(contents, marked(spans["panel"]))
+    yield '</section>\n<div class="middle">\n<section id="timeline" aria-label="Timeline">\n'
+    yield from _timeline(contents, entries)
+    yield '</section>\n<section id="findings"><h2>Findings</h2>'
+    yield draw_board(marked(spans["board"]))
+    yield '</section>\n<section id="attempts"><h2>Attempts</h2>'
+    yield draw_attempts(marked(spans["attempts"]), _metrics(whole)) + metric_plots(whole)
+    yield f'</section>\n<section id="cost"><h2>Cost</h2>{usage_table(contents.usage)}</section>\n'
+    yield '<section id="events"><h2>Events</h2>'
+    yield from _events(contents, {entry.position for entry in entries})
+    yield f'</section>\n</div>\n<aside class="inspector" id="inspector" aria-label="Event">{_HELP}</aside>\n</main>\n'
+    yield _foot(contents)
+    yield f"<script>{code}</script>\n</body></html>\n"
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _metrics(whole: Whole) -> list[str]:
+    return metric_names(whole.attempts.all(), METRIC_COLUMNS)
+
+
+def _chapters(contents: Contents) -> dict[str, Chapter]:
+    """What goes back when the slider does."""
+    names = _metrics(contents.whole)
+    last = contents.whole.position
+
+    def panel(whole: Whole) -> list[Line]:
+        here = whole.position == last
+        return panel_lines(whole, contents.gone if here else None, contents.recent if here else None)
+
+    def attempts(whole: Whole) -> list[Line]:
+        return attempt_rows(whole, contents.gone if whole.position == last else None, names)
+
+    return {
+        "panel": Chapter(panel, _FACTS),
+        "board": Chapter(board_cards, ("finding.", "hypothesis.", "evidence.", "code.", "milestone.")),
+        "attempts": Chapter(attempts, ("attempt.",)),
+    }
+
+
+def _top(contents: Contents) -> str:
+    head, spend = contents.whole.head, contents.whole.spend
+    agents = " · ".join(dict.fromkeys(contents.whole.roster.agents))
+    chips = [(head.status, ""), *((need, "need") for need in contents.needs[:3]), (agents, "")]
+    if contents.verified is not None:
+        chips.append(("chain verified", "ok") if contents.verified else ("chain broken", "bad"))
+    if spend.tokens:
+        from onrecord.pages.costs import cost_of, total_of
+        from onrecord.pages.text import tokens
+
+        cost = cost_of(total_of(contents.usage)) if contents.usage else ""
+        chips.append((" · ".join(filter(None, (f"{tokens(spend.tokens)} tokens", cost))), ""))
+    return header(head.name, crumb=head.project, chips=chips, command=contents.command) + "\n"
+
+
+def _bars(contents: Contents, entries: Sequence[Entry]) -> str:
+    whole = contents.whole
+    names = [
+        ("timeline", "Timeline", len(entries)), ("findings", "Findings", len(whole.findings.findings)),
+        ("attempts", "Attempts", whole.attempts.count), ("cost", "Cost", None), ("events", "Events", whole.position),
+    ]  # fmt: skip
+    first, last = contents.first, whole.position
+    return (
+        f'<div class="bars">{tabs(names)}'
+        '<form class="find js" role="search" hidden><input type="search" placeholder="Search  ( / )" '
+        'aria-label="Search the timeline"><span class="ev" role="status"></span></form>'
+        '<div class="slider js" hidden><button type="button" aria-label="Play">▶</button>'
+        f'<input type="range" min="{first}" max="{last}" value="{last}" aria-label="Position">'
+        f"<output>position {last} of {last}</output></div></div>\n"
+    )
+
+
+def _note(contents: Contents, lines: list[Line]) -> str:
+    drawn = draw_lines(lines, SECTIONS)
+    written = f'<details class="more"><summary>the note, word for word</summary>{note_text(contents.note)}</details>'
+    return f"<h2>What the next agent reads</h2>{drawn or '<p class=ev>Nothing was written down yet.</p>'}{written}"
+
+
+def _timeline(contents: Contents, entries: Sequence[Entry]) -> Iterator[str]:
+    if contents.first > 1:
+        yield f'<p class="ev">This report begins at position {contents.first}; the log has everything before it.</p>'
+    if not any(entry.kind == TURN for entry in entries):
+        yield '<p class="empty">No agent has said anything yet.</p>'
+    yield from draw_timeline(entries, contents.options)
+
+
+def _events(contents: Contents, drawn: set[int]) -> Iterator[str]:
+    yield (
+        '<p class="ev">Every fact with its payload. Turns are in the timeline, and usage is under Cost.</p>'
+        '<div class="wide"><table class="grid events"><thead><tr><th>#</th><th>time</th><th>by</th><th>kind</th>'
+        "<th>payload</th><th>hash</th></tr></thead><tbody>"
+    )
+    for event in contents.events:
+        if tier_of(event.kind) != TRANSCRIPT and event.kind not in _UNLISTED and event.position >= contents.first:
+            yield _event(event, is_drawn=event.position in drawn)
+    yield "</tbody></table></div>"
+
+
+def _event(event: Event, *, is_drawn: bool) -> str:
+    because = f' data-because="{event.because}"' if event.because else ""
+    id_ = f"r{event.position}" if is_drawn else f"e{event.position}"
+    return (
+        f'<tr id="{id_}" data-p="{event.position}" data-run="{event.run}"{because}><td><a href="#e{event.position}">'
+        f'{event.position}</a></td><td title="{day(event.at)}">{clock(event.at)}</td><td>{shown(event.by)}</td>'
+        f"<td>{shown(event.kind)}</td><td><details><summary>payload</summary>{payload(event.data, PAYLOAD_SHOWN)}"
+        f"</details></td><td><code>{short_hash(event.hash)}</code></td></tr>\n"
+    )
+
+
+def _foot(contents: Contents) -> str:
+    head = contents.whole.head
+    verified = {True: "; the hash chain up to there was verified", False: "; the hash chain is broken", None: ""}
+    remark = f" {shown(contents.remark)}" if contents.remark else ""
+    return (
+        f"<footer>Made by onrecord {moment(contents.made_at)} from position {head.position} of session "
+        f'<code>{attribute(head.session)}</code>, hash <code title="{head.hash.hex()}">{short_hash(head.hash)}</code>'
+        f"{verified[contents.verified]}.{remark}</footer>\n"
+    )

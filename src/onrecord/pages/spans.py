@@ -1,0 +1,95 @@
+"""Lines of a page with the positions between which each one held, so that a report can show the session as it was.
+
+The log is folded once. After each fact the lines of the chapter that it belongs to are drawn again: a line that is new
+begins there, a line that is gone ended there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from onrecord.log.head import OPEN
+from onrecord.pages.panel import Line
+from onrecord.views.fold import Whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from onrecord.log.events import Event
+    from onrecord.log.head import Head
+
+    Draw = Callable[[Whole], list[Line]]
+
+SPANS_LIMIT = 3_000
+"""After this many facts only the last state is drawn: a file with every state would be too large."""
+_COMMITS = ("turn.committed", "turn.recorded")
+_FIRST_TAG = re.compile(r"^<(\w+)")
+
+
+class Chapter(NamedTuple):
+    """Lines that are drawn together, and the kinds of events after which they may differ; a kind may end with a dot."""
+
+    draw: Draw
+    kinds: tuple[str, ...]
+
+
+class Span(NamedTuple):
+    """A line, and the positions at which it began and ended."""
+
+    line: Line
+    begun: int
+    ended: int | None
+
+
+def start_of(head: Head) -> Whole:
+    """Views before the first event of a log."""
+    return Whole(
+        head._replace(position=0, hash=bytes(32), run=0, status=OPEN, title="", held=False, parent=None, forked_at=0)
+    )
+
+
+def spans_of(head: Head, events: Iterable[Event], chapters: Mapping[str, Chapter]) -> dict[str, list[Span]]:
+    """The spans of every chapter, by its name."""
+    whole = start_of(head)
+    begun: dict[str, dict[Line, int]] = {name: {} for name in chapters}
+    ended: dict[str, list[Span]] = {name: [] for name in chapters}
+    routes: dict[str, list[str]] = {}
+    facts = 0
+    for event in events:
+        # A commit is a fact if it supersedes turns; most do not, and a long log has many.
+        commits = event.kind in _COMMITS and whole.lanes.lane(event.by)["provisional"]
+        kind = "turn.aborted" if commits else event.kind
+        whole.apply(event)
+        if kind not in routes:
+            routes[kind] = [name for name, chapter in chapters.items() if kind.startswith(chapter.kinds)]
+        if routes[kind]:
+            facts += 1
+            for name in routes[kind] if facts <= SPANS_LIMIT else ():
+                _draw(chapters[name].draw(whole), begun[name], ended[name], event.position)
+    for name, chapter in chapters.items():
+        _draw(chapter.draw(whole), begun[name], ended[name], whole.position)
+        ended[name] += [Span(line, position, None) for line, position in begun[name].items()]
+    if facts > SPANS_LIMIT:
+        return {name: [span for span in spans if span.ended is None] for name, spans in ended.items()}
+    return ended
+
+
+def _draw(lines: list[Line], begun: dict[Line, int], ended: list[Span], position: int) -> None:
+    present = set(lines)
+    ended += [Span(line, begun.pop(line), position) for line in [one for one in begun if one not in present]]
+    for line in lines:
+        begun.setdefault(line, position)
+
+
+def marked(spans: Sequence[Span]) -> list[Line]:
+    """The lines with the positions between which they held; those that ended are hidden."""
+    return [
+        span.line._replace(html=_FIRST_TAG.sub(_held(span), span.line.html, count=1), is_past=span.ended is not None)
+        for span in spans
+    ]
+
+
+def _held(span: Span) -> str:
+    until = "" if span.ended is None else f' data-to="{span.ended}" hidden'
+    return rf'<\1 data-from="{span.begun}"{until}'

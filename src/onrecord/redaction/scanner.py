@@ -1,0 +1,265 @@
+"""Scanner: the spans of a text that are secrets, each with its kind.
+
+One search for literals, then a bounded pattern at each of them. Specific formats count before named values, which
+count before nothing; spans that meet become one. Placeholders of an earlier pass are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from typing import NamedTuple
+
+from onrecord.redaction.anchors import Anchors
+from onrecord.redaction.formats import ALONE, BEFORE, ENCODED, FORMATS, REACH_BACK
+from onrecord.redaction.keyed import KEYWORDS, SURROUNDED, accepts, keyed_value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+SPACED = (b"flyv1", b"-----begin", b"private-lines:", b"privatekey")
+"""Literals of formats that may stand apart from their token."""
+KEYED_KIND = "keyed-value"
+KNOWN_KIND = "known-value"
+ENCODED_BYTES = 4_096
+"""How much of a base64 text is decoded at a time, in characters."""
+ENCODED_LEAST = 4
+"""The fewest characters of a beginning in base64 that are searched."""
+DEPTH = 2
+"""How often base64 inside base64 is decoded."""
+_ESCAPE = re.compile(rb"(?:\\[nrtbfv0]|\[[0-9;]{0,16}m|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2})\Z")
+_WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_ALONE = _WORD | frozenset(b"-.")
+_RUN = re.compile(rb"[A-Za-z0-9+/]{8,%d}={0,2}" % ENCODED_BYTES)
+_MARK = b"[secret:"
+_CONTINUES = 0x80, 0xC0
+
+
+class Span(NamedTuple):
+    """A secret: its bytes in the text, and what it is."""
+
+    start: int
+    end: int
+    kind: str
+
+
+class OwnRule(NamedTuple):
+    """A rule of the user: its pattern runs over texts that have one of the literals (all texts, if there are none)."""
+
+    kind: str
+    literals: tuple[bytes, ...]
+    """In lower case."""
+    pattern: re.Pattern[bytes]
+    """Its group `secret` is replaced, or all of it if it has none."""
+    accepts: Callable[[bytes], bool] | None = None
+
+
+class _Format:
+    """A format, compiled when its literal is first seen."""
+
+    __slots__ = ("_before", "_compiled", "_pattern", "edge", "kind")
+
+    def __init__(self, kind: str, pattern: str, edge: int) -> None:
+        self.kind = kind
+        self.edge = edge
+        self._pattern = pattern
+        self._compiled: re.Pattern[bytes] | None = None
+        self._before: re.Pattern[bytes] | None = None
+
+    def find(self, data: bytes, start: int) -> tuple[int, int] | None:
+        if self.edge and not _has_edge(data, start, _ALONE if self.edge == ALONE else _WORD):
+            return None
+        if self._compiled is None:
+            self._compiled = re.compile(self._pattern.encode())
+            before = BEFORE.get(self.kind)
+            self._before = re.compile(before.encode()) if before else None
+        found = self._compiled.match(data, start)
+        if found is None:
+            return None
+        begin, end = found.span("secret" if "secret" in self._compiled.groupindex else 0)
+        if self._before is not None:
+            front = self._before.search(data[max(0, start - REACH_BACK) : start])
+            if front is None:
+                return None
+            begin = start - len(front.group())
+        return begin, end
+
+
+class Scanner:
+    """Finds secrets. `known` are exact values, `own` the user's rules, `allow` what is no secret whatever it looks like."""
+
+    def __init__(
+        self, *, known: Mapping[str, str] | None = None, own: Iterable[OwnRule] = (),
+        allow: Iterable[re.Pattern[bytes]] = (), automaton: bool | None = None,
+    ) -> None:  # fmt: skip
+        self._allow = tuple(allow)
+        self._known: dict[bytes, tuple[bytes, str]] = {}
+        for value, kind in (known or {}).items():
+            for form in _forms(value):
+                self._known.setdefault(form.lower(), (form, kind))
+        self._rules: dict[bytes, list[_Format]] = {}
+        for kind, literals, pattern, edge in FORMATS:
+            made = _Format(kind, pattern, edge)
+            for literal in literals.split():
+                self._rules.setdefault(literal.encode(), []).append(made)
+        self._around: dict[bytes, list[tuple[str, re.Pattern[bytes]]]] = {}
+        for kind, announced, compiled in SURROUNDED:
+            for literal in _literals(announced):
+                self._around.setdefault(literal, []).append((kind, compiled))
+        self._own = tuple(own)
+        self._keywords = frozenset(word.encode() for word in KEYWORDS)
+        self._encoded = dict(_encoded())
+        found = sorted({*self._rules, *self._around, *self._keywords, *self._encoded, *self._known})
+        anywhere = {*self._around, *self._keywords, *self._known, *SPACED}
+        self._anchors = Anchors(found, anywhere, automaton=automaton)
+
+    def find(self, data: bytes, depth: int = 0) -> list[Span]:
+        """The secrets of a text, in order, apart from one another; the text may be JSON, escaped as it is."""
+        lowered = data.lower()
+        hits = self._anchors.hits(data, lowered)
+        own = self._owned(data, lowered) if self._own and not depth else []
+        return self._judge(data, hits, own, depth) if hits or own else []
+
+    def names(self, key: str) -> bool:
+        """Whether a value under this name may be a secret only because of the name."""
+        lowered = key.lower().encode(errors="replace")
+        return any(word in lowered for word in self._keywords)
+
+    def _owned(self, data: bytes, lowered: bytes) -> list[Span]:
+        found = []
+        for rule in self._own:
+            if rule.literals and not any(literal in lowered for literal in rule.literals):
+                continue
+            group = "secret" if "secret" in rule.pattern.groupindex else 0
+            for match in rule.pattern.finditer(data):
+                start, end = match.span(group)
+                if end > start and (rule.accepts is None or rule.accepts(data[start:end])):
+                    found.append(Span(start, end, rule.kind))
+        return found
+
+    def _judge(self, data: bytes, hits: list[tuple[int, int]], own: list[Span], depth: int) -> list[Span]:
+        certain: list[Span] = own
+        named: list[Span] = []
+        decoded = [0, 0, 0]
+        literals = self._anchors.literals
+        reached = named_reached = 0
+        for number, start in hits:
+            literal = literals[number]
+            if start >= reached:
+                for rule in self._rules.get(literal, ()):
+                    if (span := rule.find(data, start)) is not None:
+                        certain.append(Span(*span, rule.kind))
+                        reached = max(reached, span[1])
+                for kind, pattern in self._around.get(literal, ()):
+                    if (pair := _surrounded(kind, pattern, data, start)) is not None:
+                        certain.append(Span(*pair, kind))
+                if (known := self._known.get(literal)) is not None and data.startswith(known[0], start):
+                    certain.append(Span(start, start + len(known[0]), known[1]))
+                for offset in self._encoded.get(literal, ()) if depth < DEPTH else ():
+                    certain += self._in_base64(data, start, offset, decoded, depth)
+            if start >= named_reached and literal in self._keywords and (pair := keyed_value(data, start)) is not None:
+                named.append(Span(*pair, KEYED_KIND))
+                named_reached = pair[1]
+        return self._apart(data, certain, named)
+
+    def _in_base64(self, data: bytes, start: int, offset: int, decoded: list[int], depth: int) -> list[Span]:  # noqa: PLR0917  # one caller
+        """Secrets inside base64: a literal was seen there, `offset` bytes after the beginning of a group of three."""
+        group = start - _skipped(offset)
+        if start < decoded[offset] or group < 0:
+            return []
+        found = _RUN.match(data, group)
+        if found is None:
+            return []
+        decoded[offset] = found.end()
+        run = found.group().rstrip(b"=")
+        try:
+            inner = b64decode(run + b"=" * (-len(run) % 4))
+        except ValueError:
+            inner = b64decode(run[: len(run) // 4 * 4])
+        ends = inner[offset:]
+        return [
+            Span(group + (one.start + offset) * 4 // 3, min(found.end(), group - (-(one.end + offset) * 4 // 3)), one.kind)
+            for one in self.find(ends, depth + 1)
+        ]  # fmt: skip
+
+    def _apart(self, data: bytes, certain: list[Span], named: list[Span]) -> list[Span]:
+        if not certain and not named:
+            return []
+        taken = _merged(certain)
+        taken = _merged(taken + [one for one in named if not any(one.start < it.end and it.start < one.end for it in taken)])
+        return [
+            whole
+            for one in taken
+            if not data.startswith(_MARK, one.start) and not self._is_allowed(data[(whole := _characters(data, one)).start : whole.end])
+        ]  # fmt: skip
+
+    def _is_allowed(self, value: bytes) -> bool:
+        return any(pattern.fullmatch(value) for pattern in self._allow)
+
+
+def _surrounded(kind: str, pattern: re.Pattern[bytes], data: bytes, start: int) -> tuple[int, int] | None:
+    found = pattern.match(data, start)
+    if found is None:
+        return None
+    begin, end = found.span("secret")
+    return (begin, end) if accepts(kind, data[begin:end]) else None
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    found: list[Span] = []
+    for one in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if found and one.start < found[-1].end:
+            if one.end > found[-1].end:
+                found[-1] = found[-1]._replace(end=one.end)
+        else:
+            found.append(one)
+    return found
+
+
+def _characters(data: bytes, span: Span) -> Span:
+    """The span, widened to whole characters of UTF-8."""
+    start, end = span.start, span.end
+    while start > 0 and _CONTINUES[0] <= data[start] < _CONTINUES[1]:
+        start -= 1
+    while end < len(data) and _CONTINUES[0] <= data[end] < _CONTINUES[1]:
+        end += 1
+    return Span(start, end, span.kind)
+
+
+def _has_edge(data: bytes, start: int, word: frozenset[int]) -> bool:
+    return start == 0 or data[start - 1] not in word or _ESCAPE.search(data, max(0, start - 20), start) is not None
+
+
+def _literals(text: str) -> list[bytes]:
+    """The literals of a list; `identified by` and others with a space are one each."""
+    if text in ("identified by", '"auth'):
+        return [text.encode()]
+    return [word.encode() for word in text.split()]
+
+
+def _forms(value: str) -> Iterable[bytes]:
+    """A known value as it is, as JSON writes it, as a URL has it and as base64."""
+    from json import dumps
+
+    plain = value.encode()
+    found = {plain, dumps(value)[1:-1].encode(), dumps(value, ensure_ascii=False)[1:-1].encode()}
+    found.add("".join(c if c.isalnum() or c in "-._~" else "".join(f"%{b:02X}" for b in c.encode()) for c in value).encode())
+    found.add(b64encode(plain).rstrip(b"="))
+    return found
+
+
+def _skipped(offset: int) -> int:
+    """How many characters of base64 belong to the bytes before: the first one that is wholly ours comes after them."""
+    return (0, 2, 3)[offset]
+
+
+def _encoded() -> Iterable[tuple[bytes, list[int]]]:
+    found: dict[bytes, list[int]] = {}
+    for beginning in ENCODED:
+        for offset in range(3):
+            whole = bytes(offset) + beginning.encode()
+            sure = b64encode(whole)[_skipped(offset) : len(whole) * 8 // 6]
+            if len(sure) >= ENCODED_LEAST:
+                found.setdefault(sure.lower(), []).append(offset)
+    return found.items()

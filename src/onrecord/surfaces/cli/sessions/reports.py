@@ -1,0 +1,99 @@
+"""A session for people, in one file: a report in HTML, or Markdown. Everything is folded from the log."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from onrecord.agents import pricing
+from onrecord.errors import EventNotFound
+from onrecord.machine import is_gone
+from onrecord.pages.costs import UsageRow
+from onrecord.pages.media import data_url
+from onrecord.pages.options import Options
+from onrecord.pages.report import Contents, report
+from onrecord.session.reading import recent
+from onrecord.session.standing import standing_of
+from onrecord.surfaces.cli.shared.attention import sentence
+from onrecord.surfaces.cli.shared.call import whole_number
+from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.views.note import is_unwritten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from onrecord.log.events import Event
+    from onrecord.session.handle import Session
+    from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.views.fold import Whole
+
+_IMAGES_KEPT = 8
+
+
+def pieces(call: Call, session: Session, form: str) -> Iterator[bytes]:
+    """The file, piece by piece."""
+    contents = _contents(call, session)
+    if form == "html":
+        return (piece.encode(errors="replace") for piece in report(contents))
+    from onrecord.pages.plain import as_markdown
+
+    return (piece.encode(errors="replace") for piece in as_markdown(contents))
+
+
+def _contents(call: Call, session: Session) -> Contents:
+    last = session.head.position
+    first = whole_number(call.get("from") or "1", "--from") or 1
+    upto = whole_number(call.get("to") or str(last), "--to")
+    if not 1 <= upto <= last or first > last:
+        wrong = first if 1 <= upto <= last else upto
+        raise EventNotFound(f"session {session.name!r} has positions 1 to {last}, not {wrong}", name=session.name)
+    if first > upto:
+        raise UsageError(f"--from {first} is after --to {upto}", hint="give the earlier position to --from")
+    is_whole = upto == last
+    moment = session.at(upto)
+    whole = moment.views
+    events = list(session.events(upto=upto))
+    return Contents(
+        whole, events, session.note() if is_whole else moment.note(), call.now(), first,
+        recent=recent(session, upto) if is_unwritten(whole) else None,
+        gone=is_gone if is_whole else None,
+        needs=[sentence(need) for need in standing_of(session).needs] if is_whole else [],
+        verified=session.verify().ok, usage=_usage(whole), command=_command(session),
+        options=Options(output="no-tool-output" not in call, media=_images(session), person="user"),
+    )  # fmt: skip
+
+
+def _command(session: Session) -> str:
+    verb = "show" if session.status in ("closed", "archived", "erased") else "continue"
+    return f"onrecord {verb} {session.name}"
+
+
+def _usage(whole: Whole) -> list[UsageRow]:
+    """What each model used; a cost that was not reported is taken from the price list, if there is one."""
+    rows: Mapping[str, Mapping[str, Any]] = pricing.priced_by_model(whole.spend)
+    return [
+        UsageRow(
+            name, used["calls"], used["input_tokens"], used["cache_read_tokens"], used["output_tokens"],
+            used["cost"] + used.get("estimated_cost", 0), used["unknown_cost_calls"],
+        )
+        for name, used in rows.items()
+    ]  # fmt: skip
+
+
+def _images(session: Session) -> Callable[[Mapping[str, Any]], str | None]:
+    """Finds the data of an image: in the part itself, or in the record that the part names."""
+
+    @lru_cache(maxsize=_IMAGES_KEPT)
+    def event_at(position: int) -> Event | None:
+        try:
+            return session.log.event(position)
+        except EventNotFound:
+            return None
+
+    def source(part: Mapping[str, Any]) -> str | None:
+        at = part.get("at")
+        event = event_at(at[0]) if isinstance(at, list) and at and isinstance(at[0], int) else None
+        lines = event.data.get("lines") if event is not None and isinstance(event.data, dict) else None
+        return data_url(part, lines)
+
+    return source

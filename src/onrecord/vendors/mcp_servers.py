@@ -1,0 +1,63 @@
+"""MCP servers as the vendors see them: how each registers one, and what it says about its conversation to one.
+
+Pure data and text: where the files are is each vendor's own `files`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SERVER = "onrecord"
+"""Our name among a user's MCP servers."""
+CONVERSATIONS = {
+    "CLAUDE_CODE_SESSION_ID": "claude", "COPILOT_AGENT_SESSION_ID": "copilot", "QWEN_CODE_SESSION_ID": "qwen",
+}  # fmt: skip
+"""Variables in which vendors name the conversation for their MCP servers."""
+META_CONVERSATIONS = {"threadId": "codex", "sessionId": "codex"}
+"""Where a call itself names it."""
+CLIENTS = {
+    "claude-code": "claude", "codex": "codex", "gemini": "gemini", "copilot": "copilot", "cursor": "cursor",
+    "opencode": "opencode", "qwen": "qwen",
+}  # fmt: skip
+"""How vendors call themselves: the beginning of the client's name."""
+CALL_IDS = ("claudecode/toolUseId",)
+"""Where a call names the model's own id of it; the id is the same when the client repeats the call."""
+JSON_KEYS = {"opencode": ("mcp",)}
+"""The member of a JSON file that holds the servers, where it is not `mcpServers`."""
+
+
+def conversation_in(meta: Mapping[str, Any], env: Mapping[str, str]) -> tuple[str, str]:
+    """The vendor and id of the conversation that a call comes from; empty if nothing names it."""
+    for name, vendor in META_CONVERSATIONS.items():
+        if isinstance(meta.get(name), str) and meta[name]:
+            return vendor, str(meta[name])
+    return next(((vendor, env[name]) for name, vendor in CONVERSATIONS.items() if env.get(name)), ("", ""))
+
+
+def vendor_of_client(client: str) -> str:
+    """The vendor of a client, by the name it gives itself; empty for others."""
+    name = client.casefold()
+    return next((vendor for known, vendor in CLIENTS.items() if name.startswith(known)), "")
+
+
+def call_id_in(meta: Mapping[str, Any]) -> str:
+    """The model's id of a call, if the client sends it."""
+    return next((str(meta[name]) for name in CALL_IDS if isinstance(meta.get(name), str)), "")
+
+
+def settings(vendor: str, command: Sequence[str]) -> dict[str, Any]:
+    """Our server in the vendor's JSON form, from the top of its file."""
+    program, *arguments = command
+    if vendor == "opencode":
+        entry: dict[str, Any] = {"type": "local", "command": list(command), "enabled": True}
+    elif vendor == "copilot":
+        entry = {"type": "local", "command": program, "args": arguments, "tools": ["*"]}
+    elif vendor in ("gemini", "qwen"):
+        entry = {"command": program, "args": arguments}
+    else:
+        entry = {"type": "stdio", "command": program, "args": arguments}
+    (key,) = JSON_KEYS.get(vendor, ("mcpServers",))
+    return {key: {SERVER: entry}}

@@ -1,0 +1,178 @@
+"""The first page: the sessions that need a person and why, then the others; a filter, and a search through all text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onrecord.log.text import words_of
+from onrecord.pages.costs import sparkline
+from onrecord.pages.frame import empty
+from onrecord.pages.text import attribute, money, short, shown, tokens
+from onrecord.views.render import ago
+from onrecord.web.frame import document
+from onrecord.web.words import about, colour, reason, resume_command, who
+
+if TYPE_CHECKING:
+    from onrecord.log.head import Head
+    from onrecord.session.session_store import Found
+    from onrecord.session.standing import Standing
+    from onrecord.web.frame import Frame
+    from onrecord.web.shelf import Shelf, Used
+
+NEEDING_SHOWN = 60
+"""How many sessions that need a person the page lists."""
+OTHERS_SHOWN = 60
+"""How many of the others the page lists; the filter finds the rest."""
+HITS_SHOWN = 20
+"""How many events a search shows."""
+ABOUT_WIDTH = 160
+_COPY = (
+    '<svg viewBox="0 0 15 15" aria-hidden="true"><rect x="1.5" y="1.5" width="8" height="9" rx="1.5"/>'
+    '<path d="M5 13.5h6.5a1.5 1.5 0 0 0 1.5-1.5V5"/></svg>'
+)
+KEYS = (
+    ("j", "k", "move"), ("enter", "open"), ("r", "copy the resume command"), ("a", "all projects, or this one"),
+    ("/", "search"), ("?", "all keys"),
+)  # fmt: skip
+
+
+def home(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, today: str, now: int) -> str:
+    """The whole page. `projects` None means all of them; `today` is what was used today, in words."""
+    everything = projects is None
+    here = frame.project_name
+    other = "" if everything else "?all=1"
+    label = f"only {here}" if everything else "all projects"
+    crumb = "all projects" if everything else here
+    header = (
+        f'<header><h1><a href="{frame.base}/">onrecord</a></h1><span class="crumb">{shown(crumb)}</span>'
+        f'<a class="chip" id="scope" href="{frame.base}/{other}">{shown(label)}</a><span class="sp"></span>'
+        f'<span class="chip" id="live" role="status">connecting</span>'
+        f'<a class="chip" href="{frame.base}/cost{other}">{today}</a>'
+        '<button class="key" type="button" data-help aria-label="Keyboard shortcuts"><kbd>?</kbd></button></header>'
+    )
+    body = (
+        '<main class="wrap"><div class="bar">'
+        '<input id="words" type="search" autocomplete="off" spellcheck="false" aria-label="Search sessions, messages, '
+        'findings and commands" placeholder="Search sessions, messages, findings, commands…  ( / )">'
+        '<button type="button" class="cmd" data-copy="onrecord start claude" title="Copy this command">'
+        "onrecord start claude</button></div>"
+        f'<div id="list" aria-live="off">{lists(frame, shelf, projects, "", now)}</div>'
+        f'<div id="hits"></div>{_keys()}</main>'
+    )
+    return document(frame, "onrecord", header + body, view="home", data={"all": "1" if everything else ""})
+
+
+def lists(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, words: str, now: int) -> str:
+    """Both lists, filtered."""
+    needing, others = shelf.listed(projects, words)
+    everywhere = projects is None
+    if not needing and not others:
+        if words:
+            return empty(f"No session has the words “{words}” in its name, title or next action.")
+        if projects is not None:
+            return empty("This project has no sessions yet.", "onrecord start claude")
+        return empty("There are no sessions yet.", "onrecord demo")
+    parts = []
+    if needing:
+        rest = len(needing) - NEEDING_SHOWN
+        parts.append(f'<h2 id="needs">Needs you · {len(needing):,}</h2>')
+        parts.append(_box(frame, shelf, needing[:NEEDING_SHOWN], now, label="needs", everywhere=everywhere))
+        parts.append(_more(rest))
+    if others:
+        title = "Everything else" if needing else "Sessions"
+        parts.append(
+            f'<h2 id="others">{title}' + (f" · {len(others):,}" if len(others) > OTHERS_SHOWN else "") + "</h2>"
+        )
+        parts.append(_box(frame, shelf, others[:OTHERS_SHOWN], now, label="others", everywhere=everywhere))
+        parts.append(_more(len(others) - OTHERS_SHOWN))
+    return "".join(parts)
+
+
+def _more(count: int) -> str:
+    return f'<p class="ev">{count:,} more: type to find them.</p>' if count > 0 else ""
+
+
+def _box(frame: Frame, shelf: Shelf, found: list[Standing], now: int, *, label: str, everywhere: bool) -> str:
+    rows = "".join(row(frame, one, shelf.used(one.entry.head), now, everywhere=everywhere) for one in found)
+    return f'<ul class="box" aria-labelledby="{label}">{rows}</ul>'
+
+
+def row(frame: Frame, one: Standing, used: Used, now: int, *, everywhere: bool) -> str:
+    """One session."""
+    head = one.entry.head
+    where = f'<span class="ev"> {short(project_name(head.project), 40)}</span>' if everywhere else ""
+    kind, command = colour(one), resume_command(one)
+    return (
+        f'<li class="row" data-session="{attribute(head.session)}" data-command="{attribute(command)}">'
+        f'<span class="dot {kind}" aria-hidden="true"></span>'
+        f'<span class="what"><a href="{frame.base}/s/{attribute(head.session)}"><b>{attribute(head.name)}</b></a>'
+        f"{where}<small>{short(about(one, now), ABOUT_WIDTH)}</small></span>"
+        f'<span class="why {kind}">{attribute(reason(one, now))}</span>'
+        f'<span class="who"><small>{short(who(one.entry.listing), 60)}</small>'
+        f'<small class="ev">{ago(head.at, now)}</small></span>'
+        f"{sparkline(used.activity)}"
+        f'<span class="num">{amount(used)}</span>'
+        f'<button type="button" class="copy" data-copy="{attribute(command)}" title="Copy: {attribute(command)}" '
+        f'aria-label="Copy the command that resumes {attribute(head.name)}">{_COPY}</button></li>'
+    )
+
+
+def amount(used: Used) -> str:
+    """Tokens and cost in a few characters."""
+    if not used.tokens:
+        return "–"
+    cost = "–" if used.unknown and not used.cost else f"{money(used.cost)}{'+' if used.unknown else ''}"
+    return f"{tokens(used.tokens)} · {cost}"
+
+
+def project_name(project: str) -> str:
+    """The last part of a project's key, which may be a path or an address."""
+    return project.rstrip("/").rpartition("/")[2].removesuffix(".git") or project or "no project"
+
+
+def hits(frame: Frame, found: list[Found], query: str, now: int) -> str:
+    """Events that a search found, with the words marked."""
+    if not found:
+        return ""
+    wanted = words_of(query)
+    rows = "".join(
+        f'<li class="hit"><a href="{frame.base}/s/{attribute(one.session.session)}#e{one.event.position}">'
+        f"<b>{attribute(one.session.name)}</b> "
+        f'<span class="ev">{shown(one.event.kind)} · {attribute(one.event.by)} · {one.event.position} · '
+        f"{ago(one.event.at, now)}</span></a>"
+        f"<small>{marked(one.snippet, wanted)}</small></li>"
+        for one in found
+    )
+    return f'<h2 id="found">In their text · {len(found)}</h2><ul class="box" aria-labelledby="found">{rows}</ul>'
+
+
+def marked(text: str, words: list[str]) -> str:
+    """A text with words marked. The marks go in before the escaping, as characters that no text keeps."""
+    folded = text.casefold()
+    if len(folded) != len(text):
+        return attribute(text)
+    spans = sorted((start, start + len(word)) for word in words if word for start in _places(folded, word))
+    parts, end = [], 0
+    for start, stop in spans:
+        if start >= end:
+            parts.append(f"{attribute(text[end:start])}<mark>{attribute(text[start:stop])}</mark>")
+            end = stop
+    return "".join(parts) + attribute(text[end:])
+
+
+def _places(text: str, word: str) -> list[int]:
+    found, start = [], text.find(word)
+    while start >= 0:
+        found.append(start)
+        start = text.find(word, start + 1)
+    return found
+
+
+def _keys() -> str:
+    said = "".join(f"<span>{' '.join(f'<kbd>{key}</kbd>' for key in keys)} {what}</span>" for *keys, what in KEYS)
+    return f'<p class="ev keys">{said}</p>'
+
+
+def title_of(head: Head) -> str:
+    """The title of a session's page."""
+    return f"{head.name} · onrecord"

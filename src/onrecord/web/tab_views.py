@@ -1,0 +1,210 @@
+"""The tabs of a session besides its timeline: findings, attempts, team, files, cost, tokens, note and the raw log."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from onrecord import machine
+from onrecord.agents import pricing
+from onrecord.pages.attempts import attempts_table, metric_plots
+from onrecord.pages.board import findings_board
+from onrecord.pages.costs import UsageRow, usage_table
+from onrecord.pages.frame import empty
+from onrecord.pages.panel import note_text
+from onrecord.pages.text import attribute, day, link, short, shown, tokens
+from onrecord.pages.text import clock as utc
+from onrecord.session.reading import recent
+from onrecord.views.note import changed_files, is_unwritten, note
+from onrecord.web.words import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from onrecord.session.usage import Used
+    from onrecord.views.fold import Whole
+    from onrecord.views.values import Agent
+    from onrecord.web.session_page import Look
+
+EVENTS_SHOWN = 200
+"""How many events one page of the raw log lists."""
+_EPOCH = date(1970, 1, 1)
+
+
+def findings(look: Look) -> str:
+    """The findings as a board."""
+    if not look.whole.findings.findings:
+        return empty("No finding is on record yet.", 'onrecord finding state "The cache is stale" --label open')
+    return findings_board(look.whole)
+
+
+def attempts(look: Look) -> str:
+    """The attempts as a table, with a plot of each metric."""
+    if not look.whole.attempts.all():
+        return empty("No attempt is on record yet.", "onrecord run -- pytest")
+    return attempts_table(look.whole, None if look.is_past else machine.is_gone) + metric_plots(look.whole)
+
+
+def team(look: Look) -> str:
+    """Who takes part, and what each agent does now."""
+    agents = look.whole.roster.agents
+    if not agents:
+        return empty("No agent has joined this session yet.", "onrecord start claude")
+    working = () if look.is_past or look.standing is None else look.standing.working
+    rows = "".join(_agent(look, name, agent, working) for name, agent in agents.items())
+    return (
+        '<table class="grid"><thead><tr><th scope="col">agent</th><th scope="col">state</th><th scope="col">vendor</th>'
+        '<th scope="col" class="n">turns</th><th scope="col" class="n">runs</th><th scope="col">last start (UTC)</th>'
+        f'<th scope="col">conversation</th></tr></thead><tbody>{rows}</tbody></table>'
+    )
+
+
+def _agent(look: Look, name: str, agent: Agent, working: Iterable[str]) -> str:
+    state, kind = _state(look, agent, name in working)
+    lane = look.whole.lanes.lane(name)
+    links = agent["links"]
+    conversation = (
+        f"{short(links[-1]['id'], 24)}" + (f" ({len(links)} links)" if len(links) > 1 else "") if links else "–"
+    )
+    at = agent.get("last_joined_at", agent["joined_at"])
+    joined = agent.get("joined", 0)
+    return (
+        f'<tr><td><b>{attribute(name)}</b></td><td><span class="{kind}">{attribute(state)}</span></td>'
+        f'<td>{attribute(agent["vendor"] or "–")}</td><td class="n">{lane["committed"]:,}</td>'
+        f'<td class="n">{agent["runs"]}</td><td>{day(at)} {utc(at)} {link(joined) if joined else ""}</td>'
+        f"<td><code>{conversation}</code></td></tr>"
+    )
+
+
+def _state(look: Look, agent: Agent, works: bool) -> tuple[str, str]:  # noqa: FBT001  # one fact among others
+    waits, stop = agent["waits"], agent["stop"]
+    if waits and agent["here"]:
+        return f"waits: {waits['message']}", "tone-warn"
+    if works:
+        return "working", "tone-ok"
+    if stop:
+        resets = stop.get("resets_at")
+        until = f", until {clock(int(resets * 1e6), look.clock)}" if resets else ""
+        return f"stopped: {stop.get('cause', 'unknown')}{until}", "tone-warn"
+    if not agent["here"]:
+        return "left", "tone-dim"
+    return ("here then", "tone-dim") if look.is_past else ("its process has ended", "tone-bad")
+
+
+def files(look: Look) -> str:
+    """The files that changed during the work, as far as the record says."""
+    names = changed_files(look.whole)
+    if not names:
+        return empty("No changed file is on record.")
+    commits = look.whole.code.commits
+    rows = "".join(f"<li><code>{attribute(name)}</code></li>" for name in names)
+    made = "".join(
+        f"<li><code>{short(one['revision'], 10)}</code> {short(one['subject'], 120)} "
+        f"{link(one['position']) if 'position' in one else ''}</li>"
+        for one in reversed(commits)
+    )
+    return f'<ul class="plain">{rows}</ul>' + (f'<h2>Commits</h2><ul class="plain">{made}</ul>' if made else "")
+
+
+def cost(look: Look) -> str:
+    """What the session used, by day, model and agent."""
+    cells = [
+        (int(day), agent, model, pricing.priced(model, int(day), cell))
+        for day, agents in look.whole.spend.days.items()
+        for agent, models in agents.items()
+        for model, cell in models.items()
+    ]
+    if not cells:
+        return empty("No model call is on record yet.", "onrecord usage --by model")
+    return _cost_tables([("By day", "day", lambda one: day_name(one[0])), ("By model", "model", lambda one: one[2]),
+                         ("By agent", "agent", lambda one: one[1])], cells)  # fmt: skip
+
+
+def costs_of_all(found: Iterable[Used]) -> str:
+    """What many sessions used, by day, model, session and agent."""
+    cells = [
+        (used.day, used.agent, used.model, pricing.priced(used.model, used.day, used.usage), used.session.name)
+        for used in found
+    ]
+    if not cells:
+        return empty("No model call is on record yet.", "onrecord usage --all")
+    return _cost_tables([("By day", "day", lambda one: day_name(one[0])), ("By model", "model", lambda one: one[2]),
+                         ("By session", "session", lambda one: one[4]), ("By agent", "agent", lambda one: one[1])],
+                        cells)  # fmt: skip
+
+
+def _cost_tables(groups: list[tuple[str, str, Callable[[Any], str]]], cells: list[Any]) -> str:
+    return "".join(f"<h2>{title}</h2>{usage_table(_rows(cells, key), first)}" for title, first, key in groups)
+
+
+def _rows(cells: list[Any], key: Callable[[Any], str]) -> list[UsageRow]:
+    sums: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        pricing.add_priced(sums.setdefault(key(cell), pricing.nothing()), cell[3])
+    return [
+        UsageRow(
+            name, total["calls"], total["input_tokens"], total["cache_read_tokens"], total["output_tokens"],
+            total["cost"], total["unknown_cost_calls"],
+        )
+        for name, total in sorted(sums.items(), reverse=True)
+    ]  # fmt: skip
+
+
+def day_name(day: int) -> str:
+    """A day by its number since 1970."""
+    return (_EPOCH + timedelta(days=day)).isoformat() if day else "earlier"
+
+
+def note_view(look: Look) -> str:
+    """The note word for word."""
+    whole = look.whole
+    end = recent(look.session, whole.position) if is_unwritten(whole) else None
+    return note_text(note(whole, end, None if look.is_past else machine.is_gone))
+
+
+def log(look: Look, upto: int | None, address: str) -> str:
+    """The newest events up to a position, one line each."""
+    last = min(upto or look.position, look.position)
+    events = []
+    for event in look.session.log.newest(upto=last, headers=True, page=EVENTS_SHOWN):
+        events.append(event)
+        if len(events) >= EVENTS_SHOWN:
+            break
+    rows = "".join(
+        f'<tr data-position="{event.position}"><td class="n">{link(event.position)}</td><td>{utc(event.at)}</td>'
+        f"<td><code>{shown(event.kind)}</code></td><td>{attribute(event.by)}</td>"
+        f'<td class="n">{event.run}</td><td>{link(event.because) if event.because else ""}</td>'
+        f"<td><code>{event.hash.hex()[:12]}</code></td></tr>"
+        for event in events
+    )
+    first = events[-1].position if events else 1
+    earlier = (
+        f'<p><a href="{attribute(address)}&amp;upto={first - 1}" data-tab="log" data-upto="{first - 1}">'
+        f"earlier events: 1 to {first - 1:,}</a></p>"
+        if first > 1
+        else ""
+    )
+    return (
+        '<table class="grid log"><thead><tr><th scope="col" class="n">position</th><th scope="col">at (UTC)</th>'
+        '<th scope="col">kind</th><th scope="col">by</th><th scope="col" class="n">run</th><th scope="col">because</th>'
+        f'<th scope="col">hash</th></tr></thead><tbody>{rows}</tbody></table>{earlier}'
+    )
+
+
+def used_words(found: Iterable[Used]) -> str:
+    """What was used today, in words."""
+    total = pricing.nothing()
+    for used in found:
+        pricing.add_priced(total, pricing.priced(used.model, used.day, used.usage))
+    amount = int(total["input_tokens"] + total["output_tokens"])
+    if not amount:
+        return "today no tokens"
+    known = f"${total['cost']:,.2f}" if total["cost"] else ""
+    return f"today {tokens(amount)} tokens" + (f" · {known}" if known else "")
+
+
+def has_rollout(whole: Whole) -> bool:
+    """Whether the session is a rollout with token ids: its turns are those of a policy."""
+    from onrecord.rollout.recording import POLICY_AGENT
+
+    return POLICY_AGENT in whole.lanes.lanes

@@ -1,0 +1,220 @@
+"""openai-agents on our log: the session is theirs, the record is ours."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import Agent, Runner, function_tool
+from agents.exceptions import AgentsException
+from agents.memory import Session, SessionSettings
+from agents.memory.openai_responses_compaction_session import OpenAIResponsesCompactionSession
+from agents.testing import ScriptedModel, assistant_message, function_call
+
+import onrecord
+from onrecord.frameworks.openai_agents import OnrecordSession
+from tests.stores import url_of
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "openai_agents_refund.py"
+
+
+def run(awaitable: Awaitable[Any]) -> Any:
+    async def main() -> Any:
+        return await awaitable
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def store(tmp_path):
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as found:
+        yield found
+
+
+def said(text: str, role: str = "user") -> Any:
+    return {"role": role, "content": text}
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+def test_items_come_back_word_for_word_in_order(kind, request, tmp_path):
+    """Items are returned as they were given, key order and odd characters included, also to another process."""
+    items = [
+        {"role": "user", "content": 'Grüße \u2028 "quotes" \x7f'},
+        {"type": "reasoning", "id": "r1", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"b": 1, "a": [1.5, null]}', "id": "i"},
+        {"type": "function_call_output", "call_id": "c1", "output": "lone \ud800"},
+        {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]},
+    ]
+    url = url_of(kind, request, tmp_path)
+    with onrecord.connect(url, project="p") as store:
+        session = OnrecordSession("talk", store)
+        assert isinstance(session, Session)
+        assert run(session.get_items()) == []
+        run(session.add_items(items[:2]))
+        run(session.add_items(items[2:]))
+        again = OnrecordSession("talk", store)
+        assert run(again.get_items()) == items
+        assert [list(item) for item in run(again.get_items())] == [list(item) for item in items]
+        assert run(again.get_items(2)) == items[-2:]
+        assert run(again.get_items(0)) == []
+
+
+def test_pop_and_clear_are_tombstones(store):
+    """What is popped or cleared leaves the history and the transcript, and stays in the log."""
+    session = OnrecordSession("talk", store)
+    run(session.add_items([said("one"), said("two", "assistant"), said("three")]))
+    assert run(session.pop_item()) == said("three")
+    ours = store.get("talk")
+    assert [item["content"] for item in ours.transcript().items] == ["one", "two"]
+    run(session.clear_session())
+    assert run(session.pop_item()) is None
+    assert run(session.get_items()) == []
+    assert store.get("talk").transcript().items == []
+    kinds = [event.kind for event in ours.events()]
+    assert kinds == ["session.opened", "payload.kept", "payload.retracted", "payload.retracted"]
+    run(session.add_items([said("again")]))
+    assert run(OnrecordSession("talk", store).get_items()) == [said("again")]
+    assert ours.verify().ok
+
+
+def test_a_session_is_found_and_read_like_any_other(store):
+    """A conversation of openai-agents is in search, in the transcript and in contexts, without openai-agents."""
+    run(OnrecordSession("talk", store).add_items([said("where is the zebra"), said("in the zoo", "assistant")]))
+    assert [found.session.name for found in store.search("zebra")] == ["talk"]
+    turns = store.get("talk").transcript().committed
+    assert [[item["content"] for item in turn.items] for turn in turns] == [["where is the zebra", "in the zoo"]]
+
+
+def agent_of(*steps: Any, **more: Any) -> tuple[Agent, ScriptedModel]:
+    model = ScriptedModel(steps)
+    return Agent(name="a", model=model, **more), model
+
+
+@pytest.mark.parametrize("policy", ["refuse", "queue", "fork"])
+def test_the_second_of_two_runs_is_refused_queued_or_forked(store, policy):
+    """A run that was overtaken loses nothing silently: the policy decides, and the record is whole in each case."""
+    session = OnrecordSession("talk", store, on_conflict=policy)
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    @function_tool
+    async def wait() -> str:
+        """Wait for the other run."""
+        inside.set()
+        await go.wait()
+        return "waited"
+
+    async def both() -> list[Any]:
+        slow, _ = agent_of([function_call("wait", {}, call_id="c")], [assistant_message("slow")], tools=[wait])
+        quick, _ = agent_of([assistant_message("quick")])
+        first = asyncio.ensure_future(Runner.run(slow, "A", session=session))
+        await inside.wait()
+        second = await Runner.run(quick, "B", session=session)
+        go.set()
+        return [second.final_output, *await asyncio.gather(first, return_exceptions=True)]
+
+    quick, slow = run(both())
+    assert quick == "quick"
+    history = [item.get("content") for item in run(session.get_items()) if item.get("role") == "user"]
+    assert history == ["A", "B"]
+    if policy == "refuse":
+        assert isinstance(slow, AgentsException)
+        assert isinstance(slow, onrecord.errors.LogMoved)
+        assert "another run added to conversation 'talk'" in str(slow)
+        assert "[log_moved]" in str(slow)
+        assert 'on_conflict="queue"' in str(slow)
+    else:
+        assert slow.final_output == "slow"
+        assert session.forks == (["talk-fork-1"] if policy == "fork" else [])
+    if policy == "fork":
+        forked = run(OnrecordSession("talk-fork-1", store).get_items())
+        assert [item.get("content") for item in forked if item.get("role") == "user"] == ["A"]
+        assert forked[-1]["content"][0]["text"] == "slow"
+
+
+def test_inside_async_with_no_other_process_adds(store):
+    """The block has the lease of the lane: a second writer is refused, and may write when the block has ended."""
+
+    async def story() -> None:
+        async with OnrecordSession("talk", store) as session:
+            await session.add_items([said("mine")])
+            other = OnrecordSession("talk", store)
+            with pytest.raises(AgentsException, match="lease_held"):
+                await other.__aenter__()
+        async with other:
+            await other.add_items([said("yours")])
+        assert await other.get_items() == [said("mine"), said("yours")]
+
+    run(story())
+
+
+def test_a_killed_run_is_in_the_history_of_the_next_and_pays_once(tmp_path):
+    """Killed inside the tool: the call is on record with an unknown outcome, the model reads so, nothing ran twice."""
+    command = [sys.executable, str(EXAMPLE), str(tmp_path)]
+    killed = subprocess.run([*command, "--kill"], capture_output=True, text=True, check=False, timeout=60)
+    assert killed.returncode == -9, killed.stderr
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "the model reads: Refund order 42." in done.stdout
+    assert "the model reads: started, outcome unknown: the process ended before pay answered" in done.stdout
+    assert (tmp_path / "payments.txt").read_text() == "order 42\n"
+
+
+def test_a_result_that_was_never_saved_is_read_from_the_ledger(store):
+    """If the process ends between the tool and the save, the next run reads the call and its real result."""
+
+    @function_tool
+    def pay() -> str:
+        """Pay."""
+        return "paid 42"
+
+    agent, _ = agent_of([function_call("pay", {}, call_id="c")], [assistant_message("ok")], tools=[pay])
+    session = OnrecordSession("talk", store)
+    add = session.add_items
+
+    async def ends(items: list[Any], **_: Any) -> None:
+        if any(item.get("type") == "function_call" for item in items):
+            raise SystemExit(9)
+        await add(items)
+
+    session.add_items = ends  # type: ignore[method-assign]  # the process ends here, before it saves
+    with pytest.raises(SystemExit):
+        run(Runner.run(agent, "pay", session=session, hooks=session.hooks()))
+    found = run(OnrecordSession("talk", store).get_items())
+    assert [item.get("type") for item in found] == [None, "function_call", "function_call_output"]
+    assert found[-1]["output"] == "paid 42"
+
+
+def test_compaction_retracts_and_adds_in_one_step(store):
+    """openai-agents' compaction replaces the latest items atomically, and not if they have changed meanwhile."""
+    session = OnrecordSession("talk", store)
+    run(session.add_items([said("one"), said("two"), said("three")]))
+    snapshot = run(session._get_compaction_snapshot(2))
+    assert (snapshot.items, snapshot.complete) == ([said("two"), said("three")], False)
+    assert run(snapshot.replace_suffix(0, [said("short", "assistant")])) is True
+    assert run(session.get_items()) == [said("one"), said("short", "assistant")]
+    assert run(snapshot.replace_suffix(0, [said("late")])) is False
+    assert run(session.get_items()) == [said("one"), said("short", "assistant")]
+    wrapped = OpenAIResponsesCompactionSession("talk", session)
+    assert run(wrapped.get_items()) == run(session.get_items())
+
+
+def test_bad_input_is_refused_in_one_sentence(store):
+    """A wrong item, a closed session and a wrong policy are errors of openai-agents with our code; nothing is kept."""
+    session = OnrecordSession("talk", store, session_settings=SessionSettings(limit=1))
+    run(session.add_items([said("one"), said("two")]))
+    assert run(session.get_items()) == [said("two")]
+    for wrong in ({1, 2}, {"role": "user", "content": object()}):
+        with pytest.raises(AgentsException, match="invalid_input"):
+            run(session.add_items([said("kept?"), wrong]))
+    assert len(run(session.get_items(9))) == 2
+    store.get("talk").close()
+    with pytest.raises(AgentsException, match=r"session_closed.*reopen"):
+        run(session.add_items([said("late")]))
+    with pytest.raises(onrecord.errors.InvalidInput, match="refuse, queue, fork"):
+        OnrecordSession("talk", store, on_conflict="overwrite")
+    odd = OnrecordSession("user 7/ünï", store)
+    run(odd.add_items([said("odd name")]))
+    assert run(OnrecordSession("user 7/ünï", store).get_items()) == [said("odd name")]

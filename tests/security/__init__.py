@@ -1,0 +1,1 @@
+"""Attacks, named after what an attacker wants. Each has a control: the same step without the attack works."""

@@ -1,0 +1,91 @@
+"""An attacker, or a mistake, wants a session that no one can read again: one value, and note and list raise for ever."""
+
+import pytest
+
+import onrecord
+from onrecord.errors import InvalidInput
+from onrecord.log import codec
+from onrecord.log.events import DURABLE_KINDS, KINDS, RESERVED_KINDS
+from onrecord.log.shapes import SHAPES
+from onrecord.views import state_md
+from onrecord.views.present import Present
+from onrecord.views.render import iso
+
+JUNK = (5, -1, 1e300, True, "x", {"a": 1}, [1], [{"a": [1]}], 1_794_000_000_000, [["x"]], {"host": 5, "pid": "x"})
+FREE = {
+    "agent.joined": "process vendor arguments spawn", "interruption.recorded": "cause message resets_at vendor until",
+    "next_action.set": "command", "decision.made": "why", "attempt.started": "process keeper cwd worktree revision",
+    "attempt.settled": "error fix metrics outputs", "finding.stated": "evidence anchors", "evidence.recorded": "kind",
+    "agent.located": "cwd branch process revision", "usage.recorded": "model cost input_tokens output_tokens agent",
+    "reproduction.recorded": "scenario rate", "gate.decided": "call tool ground", "session.paused": "reason",
+    "session.closed": "reason", "turn.begun": "turn base", "turn.aborted": "reason", "tool.used": "command exit_code files",
+    "payload.erased": "ranges count scope", "session.opened": "objective metadata budget parent",
+}  # fmt: skip
+"""Fields that are optional; those that a kind needs are tried for every kind."""
+
+
+def whole_payload(kind: str) -> dict[str, object]:
+    known = {"attempt": 1, "profile": {"name": "x", "phases": []}, "team": {}, "limits": {"steps": 5}, "size": 1}
+    known |= {"anchors": {}, "ids": [], "evidence": [], "passes": True, "label": "open", "outcome": "failed", "upto": 1}
+    return {name: known.get(name, "x") for name in KINDS[kind].needs.split()}
+
+
+def read_all(session: onrecord.Session, records: onrecord.session.session_store.SessionStore) -> None:
+    """Everything that readers show of a session."""
+    session = records.get(session.id)
+    views = session.views
+    assert session.note()
+    assert session.brief()
+    assert records.entries(records.sessions())
+    assert state_md.render(views)
+    Present.of(views).dump()
+    views.spend.remaining(0)
+    session.context(tokens=1_000, count=len)
+    list(records.usage())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DURABLE_KINDS if KINDS[kind].needs or kind in FREE])
+def test_no_value_in_a_log_makes_it_unreadable(kind, monkeypatch):
+    """A log of another version or from a bundle may have any JSON in any field: every reader still works."""
+    monkeypatch.setattr(codec, "SHAPES", {})
+    for field in dict.fromkeys([*KINDS[kind].needs.split(), *FREE.get(kind, "").split()]):
+        for junk in JUNK:
+            with onrecord.connect("memory:") as records:
+                session = records.create("work")
+                session.findings.state("a claim")
+                try:
+                    session._record(kind, whole_payload(kind) | {field: junk})
+                except onrecord.OnrecordError:
+                    continue  # the head refused it
+                read_all(session, records)
+
+
+@pytest.mark.parametrize("kind", sorted(set(SHAPES) - RESERVED_KINDS))
+def test_a_value_of_another_type_is_refused_at_the_door(kind):
+    """Each field that views rely on is checked before anything is written; the same event with its types is recorded."""
+    with onrecord.connect("memory:") as records:
+        session = records.create("work")
+        for field, test, _wanted in SHAPES[kind]:
+            for junk in JUNK:
+                if not test(junk):
+                    with pytest.raises(InvalidInput, match=field):
+                        session.log.record(kind, whole_payload(kind) | {field: junk})
+        session.log.record(kind, whole_payload(kind))
+        read_all(session, records)
+
+
+def test_the_note_says_what_it_left_out(monkeypatch):
+    """An event that no view can read is left out, and the note names its position."""
+    with onrecord.connect("memory:") as records:
+        session = records.create("work", objective="the first")
+        with monkeypatch.context() as older:
+            older.setattr(codec, "SHAPES", {})
+            session._record("objective.set", {"text": {"a": 1}})
+        assert session.views.facts.purpose == "the first"
+        assert "payloads at positions 2 do not have the form" in session.note()
+
+
+def test_a_moment_that_no_calendar_has_is_shown_as_it_is():
+    """A reader does not die of a time in a log: it shows the number."""
+    assert iso(10**18) == "1000000000000000000 µs"
+    assert iso(0) == "1970-01-01T00:00:00Z"

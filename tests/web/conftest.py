@@ -1,0 +1,129 @@
+"""One server and one browser for all tests of the page: the real command on a real store, and Debian's Chromium."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from onrecord.connection import connect, open_store
+from onrecord.session.session_store import SessionStore
+from tests.skips import in_ci
+from tests.web import samples
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+START_SECONDS = 30
+
+
+class Served(NamedTuple):
+    """A running `onrecord web`."""
+
+    url: str
+    """With its token."""
+    base: str
+    """Without path and token."""
+    records: SessionStore
+    """The same store, for writing beside the page."""
+
+    def id_of(self, name: str) -> str:
+        return self.records.find(name).session
+
+    @property
+    def token(self) -> str:
+        return self.url.partition("token=")[2]
+
+
+def start(folder: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
+    """Start the command on the store in a folder; the process, and the address it prints."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("ONRECORD_", "XDG_", "GIT_"))
+    } | {"HOME": str(folder), "ONRECORD_PROJECT": samples.PROJECT, "GIT_AUTHOR_NAME": "Ada"}
+    command = [sys.executable, "-m", "onrecord", "web", "--json", "--port", "0", "--store", str(folder / "web.db"), *options]
+    server = subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    return server, json.loads(server.stdout.readline())["data"]["url"]
+
+
+def stop(server: subprocess.Popen[str]) -> None:
+    server.terminate()
+    assert server.wait(START_SECONDS) == 0
+    assert server.stdout is not None
+    server.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory) -> Iterator[Served]:
+    """The page of the sample sessions, with writes allowed."""
+    folder = tmp_path_factory.mktemp("web")
+    samples.fill(open_store(str(folder / "web.db"))).close()
+    server, url = start(folder, "--allow-writes")
+    parts = urlsplit(url)
+    with connect(str(folder / "web.db"), project=samples.PROJECT) as records:
+        yield Served(url, f"{parts.scheme}://{parts.netloc}", records)
+    stop(server)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, driven by Playwright. CI fails without it."""
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        assert not in_ci(), "the page is tested in a real browser: apt-get install chromium"
+        pytest.skip("cannot run here: there is no Chromium (apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found)
+        yield browser
+        browser.close()
+
+
+class Watch:
+    """What a page must never do: log an error, break its policy, or send a request to another host."""
+
+    def __init__(self, context, host: str) -> None:
+        self.problems: list[str] = []
+        self.allowed: list[str] = []
+        context.on("console", lambda one: one.type in ("error", "warning") and self.problems.append(one.text))
+        context.on("weberror", lambda one: self.problems.append(str(one.error)))
+        context.on("dialog", lambda one: (self.problems.append(f"a dialog: {one.message}"), one.dismiss()))
+        context.on("request", lambda one: self._sent(one.url, host))
+
+    def _sent(self, url: str, host: str) -> None:
+        if not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != host:
+            self.problems.append(f"a request to {url}")
+
+    def check(self) -> None:
+        assert [one for one in self.problems if not any(word in one for word in self.allowed)] == []
+
+
+@pytest.fixture(scope="session")
+def context(browser, served) -> Iterator[tuple]:
+    """One browser profile that has opened the address which the command printed."""
+    made = browser.new_context(viewport={"width": 1300, "height": 850}, permissions=["clipboard-read", "clipboard-write"])
+    made.set_default_timeout(15_000)
+    watch = Watch(made, urlsplit(served.base).netloc)
+    page = made.new_page()
+    page.goto(served.url)
+    page.close()
+    yield made, watch
+    made.close()
+
+
+@pytest.fixture
+def page(context):
+    """A tab. Whatever a test does in it, no error is logged, no policy is broken and no request leaves this machine."""
+    made, watch = context
+    watch.problems.clear()
+    watch.allowed.clear()
+    tab = made.new_page()
+    tab.watch = watch
+    yield tab
+    tab.close()
+    watch.check()

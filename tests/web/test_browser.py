@@ -1,0 +1,170 @@
+"""The page in a real browser: what people see, the keys, live updates, the past, and what a person does."""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.timeout(90)
+
+
+def open_session(page, served, name="fix-invite-403", more=""):
+    page.goto(f"{served.base}/s/{served.id_of(name)}{more}")
+    page.wait_for_selector("#rows [data-position]")
+    return page
+
+
+def position_of(served, name, kind, by=None):
+    events = served.records.get(name).events(kinds=[kind])
+    return next(event.position for event in events if by in (None, event.by))
+
+
+def whole_text(page):
+    """Everything that the timeline shows while somebody scrolls through it."""
+    return page.evaluate(
+        """async () => {
+            const box = document.querySelector("#timeline"), seen = new Map();
+            for (let at = 0; ; at += box.clientHeight / 2) {
+                box.scrollTop = at;
+                for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+                for (const row of document.querySelectorAll("#rows > *")) seen.set(row.id, row.textContent);
+                if (at > box.scrollHeight) return [...seen.values()].join("\\n");
+            }
+        }"""
+    )
+
+
+def test_the_first_page_shows_who_needs_a_person_and_why(page, served):
+    """The sessions that need a person come first, each with its reason in few words; the others follow."""
+    page.goto(served.base)
+    assert page.inner_text("#needs") == "NEEDS YOU · 4"
+    needing = page.locator("ul[aria-labelledby=needs] .row")
+    assert needing.locator("b").all_inner_texts() == ["dark-mode", "fix-invite-403", "nightly-migration", "flaky-search"]
+    reasons = needing.locator(".why").all_inner_texts()
+    assert reasons[0] == "waits for you"
+    assert re.fullmatch(r"limit until (\w\w\w )?\d\d:\d\d", reasons[1])
+    assert reasons[2:] == ["settle attempt 1", "2 findings stale"]
+    others = page.locator("ul[aria-labelledby=others] .row")
+    assert others.locator("b").all_inner_texts() == ["release-notes", "rate-limiter", "invoice-rounding"]
+    assert others.locator(".why").first.inner_text() == "working"
+    page.wait_for_selector("#live.ok")
+
+
+def test_typing_filters_the_sessions_and_searches_their_text_with_marks(page, served):
+    """A word of a name or title filters the lists; a word of a message finds the event and marks the word."""
+    page.goto(served.base)
+    page.fill("#words", "schema")
+    page.wait_for_function("() => document.querySelectorAll('#list .row').length === 1")
+    assert page.inner_text("#list b") == "nightly-migration"
+    page.fill("#words", "replica")
+    page.wait_for_function("() => document.querySelector('#hits mark')?.textContent.toLowerCase() === 'replica'")
+    page.locator("#hits a").first.click()
+    page.wait_for_selector("#inspector h2")
+    assert re.search(r"#e\d+$", page.url)
+
+
+def test_every_step_on_the_first_page_has_a_key(page, served):
+    """j and k move, r copies the command that resumes, enter opens, ? shows the keys, g goes back."""
+    page.goto(served.base)
+    page.wait_for_selector("#live.ok")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.inner_text(".row.focus b") == "fix-invite-403"
+    page.keyboard.press("k")
+    assert page.inner_text(".row.focus b") == "dark-mode"
+    page.keyboard.press("j")
+    page.keyboard.press("r")
+    page.wait_for_selector("#said.on")
+    assert page.evaluate("navigator.clipboard.readText()") == "onrecord resume fix-invite-403 --agent claude --wait"
+    page.keyboard.press("?")
+    assert "copy the command that resumes it" in page.inner_text("dialog")
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "words"
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/s/*")
+    page.wait_for_selector("#rows [data-position]")
+    page.keyboard.press("g")
+    page.wait_for_selector("#needs")
+
+
+def test_a_session_reads_like_what_happened(page, served):
+    """Markdown is rendered, commands have exit codes, diffs are drawn, an aborted turn is visibly superseded."""
+    open_session(page, served)
+    page.locator("#timeline").evaluate("box => box.scrollTop = 0")
+    page.wait_for_selector("#rows .turn .md li")
+    seen = whole_text(page)
+    assert "3 of 10 requests fail" in seen
+    assert "exit 1" in seen
+    assert re.search(r"aborted.*engine stopped answering.*superseded by", seen)
+    page.goto(f"{page.url}#e{position_of(served, 'fix-invite-403', 'turn.recorded', by='codex')}")
+    page.wait_for_selector("#rows .diff ins", state="attached")
+    left = page.inner_text("#left")
+    for words in ("Read memberships from the primary after accept", "Auth middleware caches a stale role", "3/10"):
+        assert words in left
+    page.wait_for_selector("#chain.ok")
+    assert page.inner_text("#chain") == "chain verified"
+    assert page.locator("#lanes svg a").count() > 5
+
+
+def test_an_event_is_inspected_by_click_and_by_key(page, served):
+    """A link in a sentence leads to the event that proves it; arrows go on from there; c copies a link to it."""
+    open_session(page, served)
+    page.wait_for_selector("#chain.ok")
+    page.locator("#left a.at[href='#e1']").first.click()
+    page.wait_for_function("() => document.querySelector('#inspector h2')?.textContent === 'Event 1'")
+    assert "session.opened" in page.inner_text("#inspector")
+    assert "verified" in page.inner_text("#inspector dl")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelector('#inspector h2').textContent === 'Event 2'")
+    page.keyboard.press("c")
+    page.wait_for_selector("#said.on")
+    assert page.evaluate("navigator.clipboard.readText()").endswith(f"/s/{served.id_of('fix-invite-403')}#e2")
+    open_session(page, served, more="#e14")
+    page.wait_for_function("() => document.querySelector('#inspector h2')?.textContent === 'Event 14'")
+    assert page.locator("#rows .sel").count() == 1
+
+
+def test_everything_on_the_page_goes_back_with_the_slider(page, served):
+    """At an earlier position there are fewer findings, no later rows and no later next action; now brings them back."""
+    open_session(page, served)
+    page.wait_for_selector("#lanes svg")
+    before = int(page.inner_text("#tabs a[data-tab=findings] .count"))
+    page.locator("#position").evaluate("one => { one.value = 12; one.dispatchEvent(new Event('input')) }")
+    page.wait_for_selector(".chip.past")
+    page.wait_for_function("() => !document.querySelector('#left').textContent.includes('after accept')")
+    assert "12" in page.inner_text("#where b")
+    assert int(page.inner_text("#tabs a[data-tab=findings] .count")) < before
+    positions = [int(one.get_attribute("data-position")) for one in page.locator("#rows [data-position]").all()]
+    assert max(positions) <= 12
+    assert page.locator("#lanes .later").count() > 0
+    assert "at=12" in page.url
+    page.reload()
+    page.wait_for_selector(".chip.past")
+    page.click("#now")
+    page.wait_for_function("() => document.querySelector('#left').textContent.includes('after accept')")
+    page.click("#compare")
+    page.wait_for_selector("dialog table, dialog li")
+    assert "finding" in page.inner_text("dialog")
+
+
+TABS = {
+    "findings": "Mobile client retries too early", "attempts": "pytest -k invite --count 20", "team": "8d1f4a5e-11c2",
+    "files": "db/router.py", "cost": "claude-opus-5", "note": "Next action:", "log": "session.opened",
+}  # fmt: skip
+
+
+def test_every_tab_shows_its_part_under_an_address_of_its_own(page, served):
+    """Findings, attempts, team, files, cost, the note and the raw log; a key for each; without a script too."""
+    open_session(page, served)
+    for tab, words in TABS.items():
+        page.click(f"#tabs a[data-tab={tab}]")
+        page.wait_for_function("words => document.querySelector('#view').textContent.includes(words)", arg=words)
+        assert f"tab={tab}" in page.url
+        plain = page.request.get(page.url).text()
+        assert words in plain
+    page.keyboard.press("1")
+    page.wait_for_selector("#rows [data-position]")
+    page.keyboard.press("2")
+    page.wait_for_selector("#view .board")
