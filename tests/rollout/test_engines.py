@@ -4,6 +4,8 @@ import contextlib
 import copy
 import json
 import math
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -424,7 +426,8 @@ def test_a_parser_of_your_own_finds_the_calls():
     """A parser gets the whole text and returns the message; a message that no template renders is a bad reply."""
     call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     reply = read_reply(VLLM_COMPLETIONS, completion_reply(), SENT, lambda message: message | {"tool_calls": [call]})
-    assert (reply.message["tool_calls"], reply.finish) == ([call], "tool_calls")
-    for broken in (None, {"content": 7}, {"content": "", "tool_calls": ["add"]}):
+    assert ((reply.message or {})["tool_calls"], reply.finish) == ([call], "tool_calls")
+    odd: list[Any] = [None, {"content": 7}, {"content": "", "tool_calls": ["add"]}]
+    for broken in odd:
         with pytest.raises(BadReply):
-            read_reply(VLLM_COMPLETIONS, completion_reply(), SENT, lambda _message, broken=broken: broken)
+            read_reply(VLLM_COMPLETIONS, completion_reply(), SENT, partial(lambda said, _message: said, broken))

@@ -1,5 +1,7 @@
 """No sampled token is lost in silence: what agents really send back, and what becomes of the ids."""
 
+from typing import Any
+
 import pytest
 
 from onrecord.errors import InvalidInput
@@ -72,12 +74,12 @@ def test_a_changed_system_message_does_not_discard_a_turn_in_silence():
 def test_a_strict_matcher_names_the_lost_reasoning():
     """`strict` refuses a message without its reasoning, on the first turn and later ones, and names the field."""
     trajectory = LinearTrajectory(Policy(matcher=STRICT))
-    first = say(trajectory, user("q"), reply=thoughtful("one"))
+    first = say(trajectory, user("q"), reply=thoughtful("one")).message or {}
     with pytest.raises(InvalidInput, match="differs in reasoning_content"):
         ask(trajectory, user("q"), assistant("\n\none"), user("r"))
-    say(trajectory, user("q"), first.message, user("r"), reply=thoughtful("two"))
+    say(trajectory, user("q"), first, user("r"), reply=thoughtful("two"))
     with pytest.raises(InvalidInput, match="message 3 is a generated turn, but not as it was answered") as refused:
-        ask(trajectory, user("q"), first.message, user("r"), assistant("\n\ntwo"), user("s"))
+        ask(trajectory, user("q"), first, user("r"), assistant("\n\ntwo"), user("s"))
     assert "reasoning_content" in str(refused.value)
 
 
@@ -107,7 +109,8 @@ def test_what_a_rollback_discards_is_counted():
 def test_a_call_without_arguments_has_many_spellings(arguments):
     """For `loose_tool_call`, empty text, null and an empty object are the same arguments, and so is none at all."""
     matching = Matching("loose_tool_call")
-    for stored in ("", "{}", "null", None, {}):
+    spellings: list[Any] = ["", "{}", "null", None, {}]
+    for stored in spellings:
         matching.replace(0, [calling(stored)])
         assert matching.length([calling(arguments)]) == 1
         assert matching.length([calling('{"a": 1}')]) == 0

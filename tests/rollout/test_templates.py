@@ -117,7 +117,7 @@ def made(model, **options):
     encoder.decoder = decoders.ByteLevel()
     encoder.add_special_tokens([AddedToken(token, special=True) for token in model.special.split()])
     text = model.template if "{" in model.template else (PLACE / model.template).read_text(encoding="utf-8")
-    stops = [encoder.token_to_id(token) for token in (model.stop, model.stop_of_call) if token]
+    stops = [encoder.token_to_id(token) or 0 for token in (model.stop, model.stop_of_call) if token]
     special = {"bos_token": model.bos, "eos_token": model.stop}
     clock = datetime(2026, 1, 2, tzinfo=UTC)
     return TemplateTokenizer(encoder.to_str(), text, special, stops=stops, now=lambda: clock, **options)
@@ -240,7 +240,8 @@ def test_arguments_of_the_template_are_honoured_and_checked():
     prepared = LinearTrajectory().prepare(asked, tokenizer)
     assert tokenizer.decode(prepared.prompt_ids).endswith("<think>\n\n</think>\n\n")
     assert prepared.template == {"enable_thinking": False}
-    for wrong in ({"messages": []}, {"a b": 1}, ["x"]):
+    wrongs: list[Any] = [{"messages": []}, {"a b": 1}, ["x"]]
+    for wrong in wrongs:
         with pytest.raises(InvalidInput, match="chat_template_kwargs"):
             LinearTrajectory().prepare(ChatRequest([asks("Add.")], None, {"chat_template_kwargs": wrong}), tokenizer)
 
