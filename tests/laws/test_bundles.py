@@ -143,7 +143,7 @@ def test_a_forged_chain_cannot_break_the_store(kind, data, field):
     assert session.note()
     assert session.brief()
     assert len(session.transcript()) >= 0
-    assert session.context(4_000).messages("anthropic")
+    assert session.context(4_000).messages("anthropic").system
     session.record_turn([{"role": "user", "content": "go on"}])
     assert there.sessions(project="")
     assert session.verify().ok

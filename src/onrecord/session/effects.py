@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.errors import Conflict, EffectUnknown, InvalidInput, PayloadErased
+from onrecord.errors import Conflict, EffectUnknown, InvalidInput, PayloadErased, ToolTimedOut
 from onrecord.log.codec import decode_payload, encode_payload, open_record
-from onrecord.session.chapter import Chapter
-from onrecord.session.turns import told
+from onrecord.session.chapter import Chapter, told
 from onrecord.views.effects import KEY_LIMIT, effect_id
 
 if TYPE_CHECKING:
@@ -47,14 +46,16 @@ class EffectVerbs(Chapter):
         return unknown(self._session)
 
 
-def once(session: Session, key: str, fn: Callable[[], Json], *, rerun_unknown: bool) -> Json:
+def once(session: Session, key: str, fn: Callable[[], Json], *, rerun_unknown: bool, arguments: Json = None) -> Json:
     """Return the recorded result, or run `fn` between its two records."""
-    done, result = prepare(session, key, getattr(fn, "__name__", ""), rerun_unknown=rerun_unknown)
+    done, result = prepare(session, key, getattr(fn, "__name__", ""), rerun_unknown=rerun_unknown, arguments=arguments)
     if done:
         return result
     with running(session, key):
         try:
             made = fn()
+        except ToolTimedOut:
+            raise  # it may still happen: the effect stays unknown
         except Exception as problem:
             settle(session, key, error=told(problem))
             raise  # anything else (Ctrl-C, exit) may have interrupted it half-way: the effect stays unknown
@@ -102,7 +103,7 @@ def _refuse_running(session: Session, key: str) -> None:
         )
 
 
-def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool) -> tuple[bool, Any]:
+def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool, arguments: Json = None) -> tuple[bool, Any]:
     """Whether the effect has happened, and its result; if it has not, record that it starts now."""
     number, ended = _latest(session, _checked(key))
     if ended is not None and _succeeded(ended):
@@ -113,7 +114,7 @@ def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool) -> tu
         _refuse_running(session, key)
         settle(session, key, error="unknown; run again at the caller's request")
     try:
-        start(session, key, name, None)
+        start(session, key, name, arguments)
     except Conflict:
         # Another thread or agent started first; if it has finished, return its result.
         ended = _latest(session, key)[1]
