@@ -69,7 +69,7 @@ _DOTTED = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 _PASS = re.compile(rb"(?i)pass(?!age|ed|ing|ive)|pwd|_pw\b|rootpw|bindpw|secret")
 _BEFORE = re.compile(rb"[A-Za-z0-9_.\-]{0,48}\Z")
 STRONG_BITS = 3.3
-"""How many bits of entropy each character of a value must have that stands behind a name with only a space between."""
+"""How many bits of entropy each character of a value must have with only a space between it and its name."""
 LEAST_BITS = 2.5
 _ALPHABET, _LONG, _MIDDLE, _SHORT = 32, 20, 12, 8
 _MANY_DIGITS, _CLASSES = 3, 3
@@ -108,7 +108,7 @@ def _bits(value: bytes) -> float:
 
 
 def is_secret(value: bytes, *, strict: bool = False, word: bool = False) -> bool:
-    """Whether a value is one that nobody would write as code; `word`: of a name that means a password."""
+    """Whether a value looks random and not like code; `word`: of a name that means a password."""
     size = len(value)
     if size < _SHORT or _PLACEHOLDER.match(value) or _VERSION.match(value) or value.startswith(b"[secret:"):
         return False
@@ -123,7 +123,7 @@ def is_secret(value: bytes, *, strict: bool = False, word: bool = False) -> bool
     if size >= _LONG:
         return (digits > 0 or kinds >= _CLASSES) and _random(value)
     if size >= _MIDDLE:
-        return digits > 0 and kinds >= 2 and (_random(value) or (word and kinds >= _CLASSES))  # noqa: PLR2004
+        return digits > 0 and kinds > 1 and (_random(value) or (word and kinds >= _CLASSES))
     return word and digits > 0 and kinds >= _CLASSES
 
 

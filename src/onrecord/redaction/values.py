@@ -1,7 +1,7 @@
 """Cleaning values: every text inside a payload, with its structure kept; and records that are JSON text, in place.
 
 A secret becomes `[secret:KIND:MARK]`. The mark is a keyed hash: equal secrets of one store have equal marks, so work
-can refer to them, and nobody without the store's key can check a guess. A text is never decoded and written again as a
+can refer to them, and a guess cannot be checked without the store's key. A text is never decoded and written again as a
 whole: only the JSON string that had the secret is, so a vendor's record stays as it was around it.
 """
 

@@ -65,7 +65,7 @@ class Rules(NamedTuple):
 
 
 class Funnel:
-    """What stands before one store."""
+    """The funnel of one store."""
 
     def __init__(self, key: Callable[[], bytes], load: Callable[[], Rules] = Rules) -> None:
         self._key = key
