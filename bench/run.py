@@ -21,6 +21,7 @@ from bench import (  # noqa: E402 - the path above makes this a program of its o
     redaction,
     rollout,
     rollout_server,
+    web,
 )
 from bench.coldstart import measure as coldstart  # noqa: E402 - as above
 from bench.report import Figure, keep, show  # noqa: E402 - as above
@@ -44,6 +45,9 @@ BENCHES = {
     "rollout_log": rollout.on_record,
     "rollout_recovery": rollout.recovery,
     "rollout_server": rollout_server.load,
+    "web_home": web.first_page,
+    "web_session": web.long_session,
+    "web_live": web.live,
     "growth": append.growth,
     "coldstart": coldstart.cold_start,
 }
