@@ -116,7 +116,7 @@ class Funnel:
         for number in suspects:
             draft = made[number]
             cleaner = self.cleaner(policy)
-            data = _cleaned(cleaner, draft)
+            data = cleaned(cleaner, draft.kind, draft.data)
             if not cleaner.found:
                 continue
             if policy == REFUSE and draft.kind != "payload.kept":
@@ -133,18 +133,17 @@ class Funnel:
         return Cleaner(self.scanner, self._key, replace=policy != KEEP)
 
 
-def _cleaned(cleaner: Cleaner, draft: Draft) -> Any:
+def cleaned(cleaner: Cleaner, kind: str, data: Any) -> Any:
     """The payload without secrets; the records of a partner are JSON text and stay it."""
-    data = draft.data
     if not isinstance(data, dict):
         return cleaner.value(data)
-    ours = OURS if draft.kind in KINDS else frozenset[str]()
+    ours = OURS if kind in KINDS else frozenset[str]()
     made = {
         name: part if name in ours or name == "lines" else cleaner.value(part, name, name)
         for name, part in data.items()
     }
     lines = data.get("lines")
-    if draft.kind == "payload.kept" and isinstance(lines, list):
+    if kind == "payload.kept" and isinstance(lines, list):
         return made | {"lines": [cleaner.record(one, "lines") if isinstance(one, str) else one for one in lines]}
     return made if lines is None else made | {"lines": cleaner.value(lines, "lines")}
 
