@@ -15,6 +15,7 @@ from onrecord.errors import InvalidInput, SecretFound
 from onrecord.log import digest
 from onrecord.log.codec import ID_LIMIT, SALT_BYTES, seal
 from onrecord.log.events import KINDS
+from onrecord.redaction.quick import is_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,13 +102,21 @@ class Funnel:
             return True
         text = "\n".join([f'"{name}":"{value}"' for name, value in data.items() if type(value) is str])
         try:
-            return not self.scanner.find(text.encode())
+            return not self._finds(text.encode())
         except UnicodeEncodeError:
             return False
 
+    def _finds(self, payload: bytes) -> bool:
+        """Whether a payload may have a secret; what is short and plain does not load the rules."""
+        if self._scanner is None:
+            rules = self.rules
+            if not rules.own and is_plain(payload, rules.known):
+                return False
+        return bool(self.scanner.find(payload))
+
     def passed(self, drafts: Sequence[Draft], project: str) -> tuple[Sequence[Draft], list[Draft]]:
         """The drafts without secrets, and the events that say what was found; `SecretFound` under `refuse`."""
-        find = self.scanner.find
+        find = self._finds if self._scanner is None else self._scanner.find
         suspects = [number for number, one in enumerate(drafts) if one.kind not in EXEMPT and find(one.payload)]
         if not suspects:
             return drafts, []
