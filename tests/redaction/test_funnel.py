@@ -104,6 +104,14 @@ def test_what_was_found_is_an_event(records):
     assert session.verify().ok
 
 
+def test_the_reason_of_an_erasure_is_clean(records):
+    """Who erases a secret may name it in the reason; the record does not keep it."""
+    session = records.open("work")
+    position = session.decide("about to go").position
+    event = session.log.erase(f"it had {TOKEN}", positions=[position])
+    assert event.data["reason"].startswith("it had [secret:github-token:")
+
+
 def test_one_secret_has_one_mark_in_a_store(records):
     """A mark distinguishes one secret from another, across sessions of a store."""
     first = records.open("one").decide(f"key {TOKEN}").data["text"]

@@ -14,9 +14,9 @@ SHORT = 4_096
 LONGEST_PLAIN = 11
 """A word of more characters, not all lower-case letters, may be a secret."""
 NAMES = (
-    b"pass", b"pw", b"secret", b"token", b"key", b"credential", b"auth", b"://", b"cookie", b"bearer", b"-----",
-    b"curl", b"--user", b"-u", b"mysql", b"mariadb", b"machine", b"identified by", b"session=", b"sid=", b"discord", b"private",
-    b"flyv1",
+    b"pass", b"pw", b"secret", b"token", b"key", b"credential", b"auth", b"://", b"cookie", b"bearer",
+    b"-----", b"curl", b"--user", b"-u", b"mysql", b"mariadb", b"machine", b"identified by", b"session=",
+    b"sid=", b"discord", b"private", b"flyv1",
 )  # fmt: skip
 """Parts of all names and surroundings that announce a secret, in lower case."""
 _APART = bytes(32 if one in b'{}[]",:()' or one < 32 else one for one in range(256))  # noqa: PLR2004  # a space
