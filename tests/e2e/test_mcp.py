@@ -68,6 +68,7 @@ class TestClaude(ToolsSuite):
 
 class TestCodex(ToolsSuite):
     programs = ("codex",)
+    first = "[[wait]]"
 
     def allow(self, lab: Lab) -> None:
         config = lab.home / ".codex" / "config.toml"
