@@ -80,6 +80,7 @@ CALLS: dict[str, tuple[tuple[str, Sequence[str], dict[str, Any]], ...]] = {
         ("create", ["path", "file_text"], {}),
         ("write", ["filePath", "content"], {}),
     ),
+    "call": (),
     "delegate": (("Agent", ["prompt"], {"description": "as asked", "subagent_type": "general-purpose"}),),
     "mcp": (),
     "wait": (),
@@ -93,12 +94,17 @@ def own_tool(step: Step, tools: frozenset[str]) -> str:
 
 
 def can_call(step: Step, tools: frozenset[str]) -> bool:
+    if step.verb == "call":  # any tool, as `[[call NAME JSON]]`
+        return step.words[0].partition(" ")[0] in tools
     if step.verb in ("mcp", "wait"):
         return step.verb == "wait" or bool(own_tool(step, tools))
     return "apply_patch" in tools or any(name in tools for name, _, _ in CALLS[step.verb])
 
 
 def tool_call(step: Step, tools: frozenset[str]) -> tuple[str, dict[str, Any]]:
+    if step.verb == "call":
+        name, _, given = step.words[0].partition(" ")
+        return name, json.loads(given)
     if step.verb == "mcp":
         return own_tool(step, tools), json.loads(step.words[1])
     if step.verb == "wait":  # Claude starts its first turn while its servers start, and offers to wait if one is late
