@@ -78,7 +78,16 @@ def test_the_inspector_reads_and_calls(inspector, tools, tmp_path):
     server = [sys.executable, "-m", "onrecord", "mcp"]
 
     def inspected(*words: str) -> dict[str, Any]:
-        asked = [*command, "--cli", "-e", f"ONRECORD_STORE={os.environ['ONRECORD_STORE']}", *server, *words]
+        asked = [
+            *command,
+            "--cli",
+            "--connect-timeout",
+            "60000",
+            "-e",
+            f"ONRECORD_STORE={os.environ['ONRECORD_STORE']}",
+            *server,
+            *words,
+        ]
         done = subprocess.run(asked, env=env, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done
         told: dict[str, Any] = json.loads(done.stdout)

@@ -62,6 +62,7 @@ class Sessions:
         self._handles: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._settled: dict[Caller, tuple[str, str]] = {}
         """Where callers that named no session work: it does not change while that session lives."""
+        self._brief: tuple[Any, str] = (None, "")
         self._above: tuple[float, tuple[str, str] | None] = (0.0, None)
 
     def records(self, *, make: bool = False) -> SessionStore:
@@ -119,6 +120,13 @@ class Sessions:
         while len(self._handles) > HANDLES_KEPT:
             self._handles.popitem(last=False)
         return session
+
+    def brief(self, session: Session) -> str:
+        """The brief of a session. It is kept until the log moves, unless it depends on which processes are alive."""
+        key = (session.id, session.agent, session.views.position)
+        if self._brief[0] != key or session.views.attempts.unresolved():
+            self._brief = (key, session.brief())
+        return self._brief[1]
 
     def _by_conversation(self, caller: Caller) -> tuple[str, str] | None:
         """The session that has the caller's conversation on record, a live one first."""
