@@ -52,12 +52,15 @@ class TestClaude(Laboratory):
         assert [event["data"]["text"] for event in log if event["kind"] == "decision.made"] == ["Paint it magenta"]
 
 
+@pytest.mark.only_full
 class TestOthers(Laboratory):
     programs = ("codex", "copilot", "gemini", "qwen")
 
     def test_every_package_is_accepted(self, lab: Lab):
         """Codex, Copilot, Gemini and Qwen install theirs from a local path; Gemini validates it too."""
         folder = built(lab)
+        config = lab.home / ".codex" / "config.toml"
+        config.write_text(config.read_text().replace("plugins = false", "plugins = true"))
         ran(lab, "codex", "plugin", "marketplace", "add", str(folder / "codex"))
         ran(lab, "codex", "plugin", "add", "onrecord@onrecord")
         assert list(lab.home.glob(".codex/plugins/**/skills/onrecord/SKILL.md"))
