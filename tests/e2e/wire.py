@@ -97,7 +97,7 @@ def can_call(step: Step, tools: frozenset[str]) -> bool:
     if step.verb == "call":  # any tool, as `[[call NAME JSON]]`
         return step.words[0].partition(" ")[0] in tools
     if step.verb in ("mcp", "wait"):
-        return step.verb == "wait" or bool(own_tool(step, tools))
+        return step.verb == "wait" or "tool_call" in tools or bool(own_tool(step, tools))
     return "apply_patch" in tools or any(name in tools for name, _, _ in CALLS[step.verb])
 
 
@@ -106,7 +106,10 @@ def tool_call(step: Step, tools: frozenset[str]) -> tuple[str, dict[str, Any]]:
         name, _, given = step.words[0].partition(" ")
         return name, json.loads(given)
     if step.verb == "mcp":
-        return own_tool(step, tools), json.loads(step.words[1])
+        name, given = own_tool(step, tools), json.loads(step.words[1])
+        # Qwen defers the tools of servers, and calls them through another tool.
+        through = {"name": f"mcp__onrecord__{step.words[0]}", "arguments": given}
+        return (name, given) if name else ("tool_call", through)
     if step.verb == "wait":  # Claude starts its first turn while its servers start, and offers to wait if one is late
         if "tool_search" in tools:  # Codex defers the tools of servers until the model searches for them
             return "tool_search", {"query": "onrecord resume record attempt gate", "limit": 8}
