@@ -427,6 +427,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--print", "only print the text for each file"),
          Option("--force", "also where our part was changed by hand"),
          Option("--yes", "do not ask: record every conversation from now on, and import earlier ones", short="-y"),
+         Option("--no-tools", "do not register the MCP server that gives agents tools"),
          Option("--no-auto", "record only what `onrecord start` starts; also switches automatic recording off"),
          Option("--history", "import the conversations of the last DAYS days (default: 30; 0: none)", "DAYS"),
          takes=("[WORDS...]",),
