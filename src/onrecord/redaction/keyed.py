@@ -54,8 +54,12 @@ _PLACEHOLDER = re.compile(
 )
 _CALL = frozenset(b"([{")
 _WORDS = re.compile(rb"(?:[a-z]{3,}|[A-Z][a-z]{2,}|[A-Z]{3,})")
-_VERSION = re.compile(rb"v?\d+(?:\.\d+)+(?:[-+.][\w.]+)?\Z|\d{4}-\d\d-\d\d[T ]?[\d:.Z+-]*\Z|[\d.,:_%-]+(?:ms|s|kb|mb|gb)?\Z")
-_PATH = re.compile(rb"/?[\w.-]+(?:/[\w.-]+){1,}\Z|[\w-]+\.(?:py|js|ts|tsx|json|md|txt|toml|ya?ml|html|go|rs|c|h|java)\Z")
+_VERSION = re.compile(
+    rb"v?\d+(?:\.\d+)+(?:[-+.][\w.]+)?\Z|\d{4}-\d\d-\d\d[T ]?[\d:.Z+-]*\Z|[\d.,:_%-]+(?:ms|s|kb|mb|gb)?\Z"
+)
+_PATH = re.compile(
+    rb"/?[\w.-]+(?:/[\w.-]+){1,}\Z|[\w-]+\.(?:py|js|ts|tsx|json|md|txt|toml|ya?ml|html|go|rs|c|h|java)\Z"
+)
 _UUID = re.compile(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
 _DOTTED = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 _PASS = re.compile(rb"(?i)pass(?!age|ed|ing|ive)|pwd|_pw\b|rootpw|bindpw|secret")

@@ -187,7 +187,9 @@ class Scanner:
         if not certain and not named:
             return []
         taken = _merged(certain)
-        taken = _merged(taken + [one for one in named if not any(one.start < it.end and it.start < one.end for it in taken)])
+        taken = _merged(
+            taken + [one for one in named if not any(one.start < it.end and it.start < one.end for it in taken)]
+        )
         return [
             whole
             for one in taken
@@ -244,7 +246,9 @@ def _forms(value: str) -> Iterable[bytes]:
 
     plain = value.encode()
     found = {plain, dumps(value)[1:-1].encode(), dumps(value, ensure_ascii=False)[1:-1].encode()}
-    found.add("".join(c if c.isalnum() or c in "-._~" else "".join(f"%{b:02X}" for b in c.encode()) for c in value).encode())
+    found.add(
+        "".join(c if c.isalnum() or c in "-._~" else "".join(f"%{b:02X}" for b in c.encode()) for c in value).encode()
+    )
     found.add(b64encode(plain).rstrip(b"="))
     return found
 

@@ -78,7 +78,9 @@ class Funnel:
             self._rules = self._load()
             unknown = {self._rules.policy, *self._rules.policies.values()} - set(POLICIES)
             if unknown:
-                raise InvalidInput(f"the policy for secrets must be one of {', '.join(POLICIES)}, not {unknown.pop()!r}")
+                raise InvalidInput(
+                    f"the policy for secrets must be one of {', '.join(POLICIES)}, not {unknown.pop()!r}"
+                )
         return self._rules
 
     @property
@@ -135,7 +137,10 @@ def _cleaned(cleaner: Cleaner, draft: Draft) -> Any:
     if not isinstance(data, dict):
         return cleaner.value(data)
     ours = OURS if draft.kind in KINDS else frozenset[str]()
-    made = {name: part if name in ours or name == "lines" else cleaner.value(part, name, name) for name, part in data.items()}
+    made = {
+        name: part if name in ours or name == "lines" else cleaner.value(part, name, name)
+        for name, part in data.items()
+    }
     lines = data.get("lines")
     if draft.kind == "payload.kept" and isinstance(lines, list):
         return made | {"lines": [cleaner.record(one, "lines") if isinstance(one, str) else one for one in lines]}

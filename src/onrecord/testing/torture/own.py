@@ -54,8 +54,9 @@ class OnrecordDriver(Driver):
         with opened.turn(resume=True) as turn:
             if not turn.resumed:
                 turn.user("pay")
-            for answer in answers:
+            while not turn.done:
                 turn.run_tools(pay)
+                answer = answers.pop(0)
                 turn.messages("openai")
                 turn.reply({"choices": [{"message": {"role": "assistant", **answer}}], "model": "scripted"})
 
