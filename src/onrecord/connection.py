@@ -384,15 +384,17 @@ def load_profile(name: str) -> Profile:
         raise InvalidInput(f"{path} is not valid TOML: {problem}", hint="a profile is a TOML file") from None
 
 
-def instructions(profile: str | Profile | None = None, *, into: str | None = None) -> str:
+def instructions(profile: str | Profile | None = None, *, into: str | None = None, tools: bool = False) -> str:
     """The short block an agent needs, for a profile by name; with `into`, a prompt that has it exactly once.
+
+    With `tools`, the agent has the tools of our MCP server, and the block has only what they do not say.
 
     In Jinja2: `environment.globals["onrecord_instructions"] = onrecord.instructions("research")`, and after rendering
     `onrecord.instructions("research", into=rendered)`, so that no override of a template can lose it.
     """
     from onrecord.views.instructions import block, placed
 
-    text = block(load_profile(profile) if isinstance(profile, str) else profile)
+    text = block(load_profile(profile) if isinstance(profile, str) else profile, tools=tools)
     return text if into is None else placed(into, text)
 
 

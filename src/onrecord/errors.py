@@ -23,7 +23,7 @@
     ├── TokenizationFailed · BadReply · UpstreamFailed · TurnAborted · ProxyBusy
     └── StoreError
         ├── NoStore · StoreBusy · StoreFull · StoreReadOnly
-        └── StoreTooNew · StoreCorrupt · StoreUnsafe · OutcomeUnknown
+        └── StoreTooNew · StoreCorrupt · StoreUnsafe · StoreMoved · OutcomeUnknown
 
 The first line of a message is a sentence a person can act on. `hint` says what to do next, in words that are true in
 Python and anywhere else; it never names a command. `step` is a key for the same advice: a surface that has commands
@@ -408,6 +408,13 @@ class StoreUnsafe(StoreError):
     """The store is not safe where it is: another owner, wide permissions or a network file system."""
 
     code = "store_unsafe"
+
+
+class StoreMoved(StoreError):
+    """The store's file was deleted, moved or replaced while this process had it open; nothing was written."""
+
+    code = "store_moved"
+    hint = "close this store and open it again; what is on record is where the file is now"
 
 
 class OutcomeUnknown(StoreError):

@@ -217,7 +217,7 @@ class AsyncSessionStore(OwnStore):
         """Create a session under another one, with a slice of what is left of its budget."""
 
     async def close(self) -> None:
-        """Close files and connections."""
+        """Release the lanes of the sessions that `open` returned, then close files and connections."""
 
     async def copy(self, name: str, to: AsyncSessionStore, *, rename: str | None = ..., into: str | None = ...) -> list[Copied]:
         """Copy a session to another store, verified before and after; or add what is new to the copy that is there."""

@@ -67,14 +67,15 @@ async def _once(
     done, result = await settled(prepare)
     if done:
         return result
-    try:
-        made = await fn()
-    except ToolTimedOut:
-        raise  # it may have happened: the effect stays unknown
-    except Exception as problem:
-        await settled(partial(effects.settle, session, key, error=told(problem)))
-        raise
-    return await settled(partial(effects.conclude, session, key, made))
+    with effects.running(session, key):
+        try:
+            made = await fn()
+        except ToolTimedOut:
+            raise  # it may have happened: the effect stays unknown
+        except Exception as problem:
+            await settled(partial(effects.settle, session, key, error=told(problem)))
+            raise
+        return await settled(partial(effects.conclude, session, key, made))
 
 
 def tool(

@@ -28,6 +28,7 @@ from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name
 from onrecord.log.store import LEASE_SECONDS, Lease, Store
 from onrecord.session.funnel import funnel_of
+from onrecord.session.inherited import forget_inherited, refuse_inherited
 from onrecord.session.kept_views import KeptViews
 from onrecord.session.single import sealed
 from onrecord.views.fold import Whole
@@ -239,6 +240,8 @@ class Session(KeptViews):
         return self._append(drafts, lease, expect)
 
     def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
+        if lease is not None:
+            refuse_inherited(lease)
         wanted, notices = len(drafts), list[Draft]()
         if type(drafts) is not SealOnRead:  # that one was looked at before it was made
             drafts, notices = self.funnel.passed(drafts, self._whole.head.project)
@@ -278,6 +281,7 @@ class Session(KeptViews):
     def acquire(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused."""
         with self._joining:  # threads that share this handle are one holder
+            forget_inherited(self)
             if self.lease is None:
                 self._take_lane(takeover=takeover, seconds=seconds, about=about)
         return self
@@ -327,6 +331,7 @@ class Session(KeptViews):
 
     def leave(self) -> None:
         """Release the lease. The session stays as it is; `close` ends it."""
+        forget_inherited(self)
         if self.lease is not None:
             try:
                 self._append_drafts(self._draft("agent.left", {}), fenced=True)

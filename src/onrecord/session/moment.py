@@ -181,6 +181,10 @@ def verify(session: Session, checkpoint: Checkpoint | None, progress: Callable[[
     report = verifier.finish(head.position, head.hash)
     if report.ok and (disagreement := fold.disagreement(head)):
         report.problems.append(Problem(head.position, "head", disagreement))
+    if report.ok:
+        from onrecord.session.derived import snapshot_problems
+
+        report.problems.extend(snapshot_problems(session, head))
     problem = _against(checkpoint, session, head, kept) if checkpoint is not None else None
     return report._replace(problems=[*report.problems, problem]) if problem else report
 

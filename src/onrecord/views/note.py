@@ -100,8 +100,8 @@ def note(whole: Whole, recent: Recent | None = None, gone: Gone | None = None) -
         f"**Next action:** {_next_of(whole, _LINE * 5)}",
     ]
     if whole.misfits:
-        shown = ", ".join(map(str, whole.misfits[:_MISFITS_SHOWN])) + (" ..." if whole.misfits[_MISFITS_SHOWN:] else "")
-        lines.append(f"**Unreadable:** the payloads at positions {shown} do not have the form of their kind")
+        where = ", ".join(map(str, whole.misfits[:_MISFITS_SHOWN])) + (" ..." if whole.misfits[_MISFITS_SHOWN:] else "")
+        lines.append(f"**Unreadable:** the payloads at positions {where} do not have the form of their kind")
     if facts.reproduction:
         lines.append(f"**Reproduction:** {reproduction_line(facts.reproduction)}")
     groups = [group for group in _groups(whole, gone) if group[0] != REPRODUCTION]
