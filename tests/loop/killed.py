@@ -29,7 +29,7 @@ def loop(url: str, ledger: str, kill_at: int) -> str:
             turn.run_tools(pay)
             sent: list[Any] = turn.messages("openai")
             turn.reply(completion("done") if sent[-1]["role"] == "tool" else completion(call="c1", invoice=17))
-        told = next(item["content"] for item in turn.items if item["role"] == "tool")
+        told: str = next(item["content"] for item in turn.items if item["role"] == "tool")
     if death:
         death.disarm()
     session.leave()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from onrecord.testing.torture import children
 from onrecord.testing.torture.driver import Turn, driver_class
-from onrecord.testing.torture.tampering import flipped, poisoned, size_of
+from onrecord.testing.torture.tampering import flipped, poisoned, settle, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -163,7 +163,7 @@ class SessionStoreTorture:
         newest = ""
         for number in range(self.LISTED):
             newest = f"s{number:05}"
-            driver.write(newest, turn("x"))
+            driver.write(newest, Turn("x", ("x",)))
         driver.close()
         _child, pipe = self._start(children.listed, self.driver, str(self.directory), 50)
         found, took = self._said(pipe)
@@ -210,8 +210,10 @@ class SessionStoreTorture:
 
     def test_flipped_bit(self) -> None:
         """One bit of the stored text is flipped: reading gives the same text or an error, never another text."""
-        self._write([Turn("a", (MARKER * 50, MARKER[::-1])), turn("b")])
+        long = "".join(noise(number).texts[0] for number in range(64))
+        self._write([Turn("a", (MARKER * 20, long)), turn("b")])
         written = self._read()
+        settle(self.directory)
         wrong = 0
         for copy in flipped(self.directory, self.place / "copies", MARKER, self.FLIPS):
             _child, pipe = self._start(children.read, self.driver, str(copy), SESSION)

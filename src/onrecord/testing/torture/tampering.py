@@ -21,7 +21,12 @@ def flipped(source: Path, target: Path, marker: str, bits: int) -> Iterator[Path
     places = [(file, offset) for file in _files(source) for offset in _found(file.read_bytes(), marker.encode())]
     if not places:
         sizes = [(file, file.stat().st_size) for file in _files(source)]
-        places = [(file, size * number // bits) for file, size in sizes if size > 4096 for number in range(1, bits)]
+        places = [
+            (file, size * number // bits)
+            for file, size in sizes
+            if size > 4096 and not file.name.endswith("-shm")
+            for number in range(1, bits)
+        ]
     for number, (file, offset) in enumerate(_spread(places, bits)):
         copy = _copied(source, target / str(number))
         damaged = copy / file.relative_to(source)
@@ -38,12 +43,17 @@ def _spread(places: list[tuple[Path, int]], count: int) -> list[tuple[Path, int]
     return [places[number * (len(places) - 1) // (count - 1)] for number in range(count)]
 
 
-def size_of(directory: Path) -> int:
-    """The bytes of a store; what a database still has in its write-ahead log is moved into its file first."""
+def settle(directory: Path) -> None:
+    """Move what a database still has in its write-ahead log into its file: that is where text is kept."""
     for file in _files(directory):
         if file.exists() and file.read_bytes()[: len(_SQLITE)] == _SQLITE:
             with closing(sqlite3.connect(file)) as database:
                 database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def size_of(directory: Path) -> int:
+    """The bytes of a store."""
+    settle(directory)
     return sum(file.stat().st_size for file in _files(directory))
 
 
