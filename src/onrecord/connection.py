@@ -421,14 +421,7 @@ def secret_rules() -> Rules:
 
     chosen = settings().get("secrets", {})
     lists = {"redact_in": "redact", "refuse_in": "refuse", "keep_in": "keep"}
-    kinds = {
-        "policy": str,
-        "environment": bool,
-        "personal": bool,
-        "rules": list,
-        "allow": list,
-        **dict.fromkeys(lists, list),
-    }
+    kinds = {"policy": str, "environment": bool, "personal": bool, "rules": list, "allow": list, **dict.fromkeys(lists, list)}
     for name, value in chosen.items():
         if name not in kinds or not isinstance(value, kinds[name]) or (name == "policy" and value not in POLICIES):
             raise InvalidInput(

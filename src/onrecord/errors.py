@@ -78,7 +78,7 @@ class SecretFound(InvalidInput):
     """The policy of this project refuses what contains a secret."""
 
     code = "secret_found"
-    hint = 'remove the secret, or let the policy replace it: policy = "redact" under [secrets] in the settings'
+    hint = "remove the secret, or let the policy replace it: policy = \"redact\" under [secrets] in the settings"
 
 
 class NotFound(OnrecordError):

@@ -44,18 +44,7 @@ def start(folder: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("ONRECORD_", "XDG_", "GIT_"))
     } | {"HOME": str(folder), "ONRECORD_PROJECT": samples.PROJECT, "GIT_AUTHOR_NAME": "Ada"}
-    command = [
-        sys.executable,
-        "-m",
-        "onrecord",
-        "web",
-        "--json",
-        "--port",
-        "0",
-        "--store",
-        str(folder / "web.db"),
-        *options,
-    ]
+    command = [sys.executable, "-m", "onrecord", "web", "--json", "--port", "0", "--store", str(folder / "web.db"), *options]
     server = subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     return server, json.loads(server.stdout.readline())["data"]["url"]
@@ -117,9 +106,7 @@ class Watch:
 @pytest.fixture(scope="session")
 def context(browser, served) -> Iterator[tuple]:
     """One browser profile that has opened the address which the command printed."""
-    made = browser.new_context(
-        viewport={"width": 1300, "height": 850}, permissions=["clipboard-read", "clipboard-write"]
-    )
+    made = browser.new_context(viewport={"width": 1300, "height": 850}, permissions=["clipboard-read", "clipboard-write"])
     made.set_default_timeout(15_000)
     watch = Watch(made, urlsplit(served.base).netloc)
     page = made.new_page()

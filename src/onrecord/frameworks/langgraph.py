@@ -268,7 +268,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return run.thread if run else self.thread(conf["thread_id"])
 
     def _refuse_overtaken(self, thread: Thread, conf: dict[str, Any], ns: str, parent: str | None) -> None:
-        """A run may continue the newest checkpoint, or once the one that it was told to continue."""
+        """A run may continue the newest checkpoint, or once the one that its caller named."""
         head = thread.head(ns)
         if head is None or head == parent:
             return

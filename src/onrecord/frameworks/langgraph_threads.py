@@ -198,7 +198,7 @@ class Thread(Conversation):
         return found
 
     def text(self, text: str) -> Any:
-        """The value that a text stands for."""
+        """The value that a text encodes."""
         return self.values.decode(json.loads(text), self.pool)
 
     def checkpoint(self, key: Key) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _MODELS: tuple[Format, ...] = (
     ("fireworks-key", "fw_", rf"fw_(?={_ALNUM}{{0,20}}\d){_ALNUM}{{22,24}}(?!\w)", EDGE),
     ("tavily-key", "tvly-", rf"tvly-{_SAFE}{{28,64}}", EDGE),
     ("langsmith-key", "lsv2_", rf"lsv2_(?:pt|sk)_{_HEX}{{32}}_{_HEX}{{10}}", FREE),
-    ("pinecone-key", "pcsk_", r"pcsk_\w{40,90}", FREE),
+    ("pinecone-key", "pcsk_", rf"pcsk_\w{{40,90}}", FREE),
     ("together-key", "tgp_v1_", rf"tgp_v1_{_SAFE}{{40,48}}", FREE),
     ("nvidia-key", "nvapi-", rf"nvapi-{_SAFE}{{56,72}}", FREE),
     ("cerebras-key", "csk-", r"csk-[a-z0-9]{40,60}", EDGE),
@@ -49,7 +49,7 @@ _CLOUDS: tuple[Format, ...] = (
     ("aws-session-token", "fwogzxivyxdz iqojb3jpz2lux2vj",
      r"(?:FwoGZXIvYXdz|IQoJb3JpZ2luX2Vj)[A-Za-z0-9+/=%]{60,2000}", FREE),
     ("google-api-key", "aiza", rf"AIza{_SAFE}{{35}}", FREE),
-    ("google-oauth-token", "ya29.", r"ya29\.[\w.-]{20,1000}", FREE),
+    ("google-oauth-token", "ya29.", rf"ya29\.[\w.-]{{20,1000}}", FREE),
     ("google-client-secret", "gocspx-", rf"GOCSPX-{_SAFE}{{24,32}}", FREE),
     ("google-refresh-token", "1//0", rf"1//0{_SAFE}{{40,150}}", EDGE),
     ("azure-storage-key", "accountkey=", r"AccountKey=(?P<secret>[A-Za-z0-9+/]{80,90}={0,2})", FREE),
@@ -191,7 +191,7 @@ REACH_BACK = 80
 """How many bytes before a literal such a pattern may look."""
 ENCODED = (
     "ghp_", "gho_", "github_pat_", "glpat-", "sk-ant-", "sk-proj-", "AKIA", "AIza", "xoxb-", "xoxp-", "npm_",
-    "sk_live_", "sk_test_", "SG.", "hf_", "hvs.", "dckr_pat_", "pypi-AgEI", "-----BEGIN", "password=", 'password":',
+    "sk_live_", "sk_test_", "SG.", "hf_", "hvs.", "dckr_pat_", "pypi-AgEI", "-----BEGIN", "password=", "password\":",
     "PASSWORD=", "api_key", "API_KEY", "secret_key", "SECRET_KEY", "token=", "TOKEN=", "://",
 )  # fmt: skip
 """Beginnings that are also searched in base64, at each of its three alignments."""

@@ -54,12 +54,8 @@ _PLACEHOLDER = re.compile(
 )
 _CALL = frozenset(b"([{")
 _WORDS = re.compile(rb"(?:[a-z]{3,}|[A-Z][a-z]{2,}|[A-Z]{3,})")
-_VERSION = re.compile(
-    rb"v?\d+(?:\.\d+)+(?:[-+.][\w.]+)?\Z|\d{4}-\d\d-\d\d[T ]?[\d:.Z+-]*\Z|[\d.,:_%-]+(?:ms|s|kb|mb|gb)?\Z"
-)
-_PATH = re.compile(
-    rb"/?[\w.-]+(?:/[\w.-]+){1,}\Z|[\w-]+\.(?:py|js|ts|tsx|json|md|txt|toml|ya?ml|html|go|rs|c|h|java)\Z"
-)
+_VERSION = re.compile(rb"v?\d+(?:\.\d+)+(?:[-+.][\w.]+)?\Z|\d{4}-\d\d-\d\d[T ]?[\d:.Z+-]*\Z|[\d.,:_%-]+(?:ms|s|kb|mb|gb)?\Z")
+_PATH = re.compile(rb"/?[\w.-]+(?:/[\w.-]+){1,}\Z|[\w-]+\.(?:py|js|ts|tsx|json|md|txt|toml|ya?ml|html|go|rs|c|h|java)\Z")
 _UUID = re.compile(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
 _DOTTED = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 _PASS = re.compile(rb"(?i)pass(?!age|ed|ing|ive)|pwd|_pw\b|rootpw|bindpw|secret")
@@ -179,7 +175,7 @@ SURROUNDED: tuple[Surrounded, ...] = (
     ("netrc", "machine", re.compile(
         rb"machine\s+[\w.\-]{3,100}(?:\s|\\+n)+login(?:\s|\\+n)+[^\s\\]{1,100}(?:\s|\\+n)+password(?:\s|\\+n)+(?P<secret>[^\s\"'\\]{6,200})")),
     ("sql-password", "identified by", re.compile(rb"(?i)identified by[ ]\\{0,7}[\"'](?P<secret>[^\s\"'\\]{6,100})")),
-    ("docker-auth", '"auth', re.compile(
+    ("docker-auth", "\"auth", re.compile(
         rb"\"auth\\{0,7}\"[ ]?:[ ]?\\{0,7}\"(?P<secret>[A-Za-z0-9+/]{16,2000}={0,2})")),
     ("kubernetes-key", "client-key-data", re.compile(
         rb"client-key-data\\{0,7}\"?:[ ]?\\{0,7}\"?(?P<secret>[A-Za-z0-9+/=]{40,8000})")),

@@ -50,9 +50,7 @@ def _compiled(pattern: str) -> re.Pattern[bytes]:
     try:
         return re.compile(pattern.encode())
     except re.error as problem:
-        raise InvalidInput(
-            f"{pattern!r:.80} is not a pattern: {problem}", hint="use Python's regular expressions"
-        ) from None
+        raise InvalidInput(f"{pattern!r:.80} is not a pattern: {problem}", hint="use Python's regular expressions") from None
 
 
 def _checks_out(value: bytes) -> bool:

@@ -163,9 +163,7 @@ class Scanner:
                 named_reached = pair[1]
         return self._apart(data, certain, named)
 
-    def _in_base64(
-        self, data: bytes, start: int, offset: int, decoded: list[int], depth: int
-    ) -> list[Span]:  # one caller
+    def _in_base64(self, data: bytes, start: int, offset: int, decoded: list[int], depth: int) -> list[Span]:  # noqa: PLR0917  # one caller
         """Secrets inside base64: a literal was seen there, `offset` bytes after the beginning of a group of three."""
         group = start - _skipped(offset)
         if start < decoded[offset] or group < 0:
@@ -189,9 +187,7 @@ class Scanner:
         if not certain and not named:
             return []
         taken = _merged(certain)
-        taken = _merged(
-            taken + [one for one in named if not any(one.start < it.end and it.start < one.end for it in taken)]
-        )
+        taken = _merged(taken + [one for one in named if not any(one.start < it.end and it.start < one.end for it in taken)])
         return [
             whole
             for one in taken
@@ -248,9 +244,7 @@ def _forms(value: str) -> Iterable[bytes]:
 
     plain = value.encode()
     found = {plain, dumps(value)[1:-1].encode(), dumps(value, ensure_ascii=False)[1:-1].encode()}
-    found.add(
-        "".join(c if c.isalnum() or c in "-._~" else "".join(f"%{b:02X}" for b in c.encode()) for c in value).encode()
-    )
+    found.add("".join(c if c.isalnum() or c in "-._~" else "".join(f"%{b:02X}" for b in c.encode()) for c in value).encode())
     found.add(b64encode(plain).rstrip(b"="))
     return found
 

@@ -49,9 +49,9 @@ class Rules(NamedTuple):
     """What the user chose: policies, own rules, known values."""
 
     policy: str = REDACT
-    policies: Mapping[str, str] = {}  # never changed
+    policies: Mapping[str, str] = {}  # noqa: RUF012  # never changed
     """Policies of single projects, by name or directory."""
-    known: Mapping[str, str] = {}  # as above
+    known: Mapping[str, str] = {}  # noqa: RUF012  # as above
     """Exact values and the kind of each."""
     own: Sequence[OwnRule] = ()
     allow: Sequence[re.Pattern[bytes]] = ()
@@ -78,9 +78,7 @@ class Funnel:
             self._rules = self._load()
             unknown = {self._rules.policy, *self._rules.policies.values()} - set(POLICIES)
             if unknown:
-                raise InvalidInput(
-                    f"the policy for secrets must be one of {', '.join(POLICIES)}, not {unknown.pop()!r}"
-                )
+                raise InvalidInput(f"the policy for secrets must be one of {', '.join(POLICIES)}, not {unknown.pop()!r}")
         return self._rules
 
     @property
@@ -137,10 +135,7 @@ def _cleaned(cleaner: Cleaner, draft: Draft) -> Any:
     if not isinstance(data, dict):
         return cleaner.value(data)
     ours = OURS if draft.kind in KINDS else frozenset[str]()
-    made = {
-        name: part if name in ours or name == "lines" else cleaner.value(part, name, name)
-        for name, part in data.items()
-    }
+    made = {name: part if name in ours or name == "lines" else cleaner.value(part, name, name) for name, part in data.items()}
     lines = data.get("lines")
     if draft.kind == "payload.kept" and isinstance(lines, list):
         return made | {"lines": [cleaner.record(one, "lines") if isinstance(one, str) else one for one in lines]}
