@@ -36,7 +36,7 @@ def pay(order: int) -> str:
     return "paid"
 
 
-class Scripted(BaseLlm):
+class Scripted(BaseLlm):  # type: ignore[misc]  # checked without ADK
     """Calls the tool once, then reports what it answered: a model that always does the same."""
 
     async def generate_content_async(self, request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:  # noqa: FBT001, FBT002  # ADK's signature
@@ -59,7 +59,7 @@ async def main() -> None:
         resumability_config=ResumabilityConfig(is_resumable=True),
     )  # fmt: skip
     runner = Runner(app=app, session_service=service)
-    who = {"app_name": "shop", "user_id": "ada", "session_id": "refund-42"}
+    who: Any = {"app_name": "shop", "user_id": "ada", "session_id": "refund-42"}
     session = await service.get_session(**who)
     asked: dict[str, Any]
     if session is None:

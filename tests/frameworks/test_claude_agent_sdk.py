@@ -45,7 +45,7 @@ def test_a_retried_batch_is_kept_and_summed_up_once(store):
     batch = [said("a", "hello"), {"type": "summary", "summary": "greeting"}, said("b", "hi", "assistant")]
 
     async def story() -> None:
-        ours = OnrecordSessionStore(store)
+        ours: Any = OnrecordSessionStore(store)
         await ours.append(KEY, batch)
         before = await ours.list_session_summaries("p")
         await ours.append(KEY, batch)
@@ -63,7 +63,7 @@ def test_what_a_caller_changes_afterwards_does_not_change_the_record(store):
     """`load` returns copies, and keys that look alike when they are joined are kept apart."""
 
     async def story() -> None:
-        ours = OnrecordSessionStore(store)
+        ours: Any = OnrecordSessionStore(store)
         await ours.append({"project_key": "a/b", "session_id": "c"}, [said("1", "one")])
         await ours.append({"project_key": "a", "session_id": "b/c"}, [said("1", "two")])
         first = await ours.load({"project_key": "a/b", "session_id": "c"})
@@ -78,7 +78,7 @@ def test_two_processes_appending_at_once_lose_nothing(store):
     """Two stores that append to one session at the same time: every entry is there once, in one order for both."""
 
     async def story() -> None:
-        stores = [OnrecordSessionStore(store), OnrecordSessionStore(store)]
+        stores: Any = [OnrecordSessionStore(store), OnrecordSessionStore(store)]
         await asyncio.gather(*(stores[n % 2].append(KEY, [said(f"u{n}", f"text {n}")]) for n in range(40)))
         loaded = [await one.load(KEY) for one in stores]
         assert loaded[0] == loaded[1]
@@ -97,7 +97,7 @@ def test_the_conversation_is_in_the_transcript_and_its_subagents_are_lanes(store
     ]  # fmt: skip
 
     async def story() -> None:
-        ours = OnrecordSessionStore(store)
+        ours: Any = OnrecordSessionStore(store)
         await ours.append(KEY, entries)
         await ours.append({**KEY, "subpath": "subagents/agent-7"}, [said("s", "look deeper")])
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
@@ -16,7 +17,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
 import onrecord
-from onrecord.frameworks.google_adk import OnrecordSessionService, StaleSessionError
+from onrecord.frameworks.google_adk import OnrecordSessionService
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "google_adk_refund.py"
@@ -64,7 +65,7 @@ def test_sessions_are_created_found_listed_and_deleted(service, store):
         assert await service.get_session(**WHO, session_id="nope") is None
         await service.create_session(app_name="app", user_id="bob", session_id="s", state={"of": "bob"})
         await service.append_event(made, event(at=2e9))
-        again = OnrecordSessionService(store)
+        again: Any = OnrecordSessionService(store)
         mine = (await again.list_sessions(**WHO)).sessions
         assert [one.id for one in mine] == [other.id, "s"]
         assert all(one.events == [] for one in mine)
@@ -104,11 +105,11 @@ def test_state_is_shared_as_its_prefix_says(service, store):
         assert {name: one for name, one in mine.state.items() if not name.startswith("temp:")} == {
             "app:a": 1, "user:u": 2, "own": 3,
         }  # fmt: skip
-        changes = {"app:a": 5, "user:v": {"x": 1}, "own": None, "d": {"old": 1}, "temp:t": "now"}
+        changes: Any = {"app:a": 5, "user:v": {"x": 1}, "own": None, "d": {"old": 1}, "temp:t": "now"}
         await service.append_event(mine, event(**changes))
         assert mine.state["temp:t"] == "now"
         await service.append_event(mine, event(at=2.0, d={"new": 2}))
-        again = OnrecordSessionService(store)
+        again: Any = OnrecordSessionService(store)
         kept = await again.get_session(**ONE)
         assert kept.state == {"app:a": 5, "user:u": 2, "user:v": {"x": 1}, "own": None, "d": {"new": 2}}
         assert all("temp:t" not in one.actions.state_delta for one in kept.events)
@@ -131,7 +132,7 @@ def test_events_are_kept_and_read_in_parts(service, store):
         for number in range(5):
             await service.append_event(mine, event(str(number), at=10.0 + number))
         assert mine.last_update_time == 14.0
-        again = OnrecordSessionService(store)
+        again: Any = OnrecordSessionService(store)
         found = await again.get_session(**ONE)
         assert (texts(found), found.last_update_time) == (["0", "1", "2", "3", "4"], 14.0)
         assert [one.id for one in found.events] == [one.id for one in mine.events]

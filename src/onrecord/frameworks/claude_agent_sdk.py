@@ -132,6 +132,11 @@ class OnrecordSessionStore:
             self._sessions.move_to_end(both)
             return found
 
+    def keep_in(self, project_key: str, session_id: str, name: str) -> None:
+        """Keep a session of the SDK in a session that exists, for instance one that another framework began."""
+        kept = self.session(project_key, session_id)
+        kept.attach(self.store.get(name, agent=self._agent))
+
     def _of(self, key: Any) -> tuple[Transcripts, str]:
         if not isinstance(key, dict) or not key.get("project_key") or not key.get("session_id"):
             raise InvalidInput(f"a key has a project_key and a session_id, not {key!r:.100}")
