@@ -36,7 +36,7 @@ def read_by(model: ScriptedModel) -> list[str]:
     call = model.first_call
     assert call is not None
     assert isinstance(call.input, list)
-    said = [item.get("content") or item.get("output") or item.get("name") for item in call.input]  # type: ignore[union-attr]  # dicts
+    said = [item.get("content") or item.get("output") or item.get("name") for item in call.input]
     return [str(one[0]["text"]) if isinstance(one, list) else str(one) for one in said]
 
 
