@@ -54,7 +54,9 @@ def test_a_redacted_message_is_replaced_for_every_reader(store):
     again: Any = OnrecordRepository(store)
     assert again.read_message("s", "default", 0).to_message()["content"][0]["text"] == "[redacted]"
     assert again.read_message("s", "default", 1).message["content"] == [image]
-    assert [item["content"] for turn in store.get("s").transcript().provisional for item in turn.items] == ["[redacted]"]
+    assert [item["content"] for turn in store.get("s").transcript().provisional for item in turn.items] == [
+        "[redacted]"
+    ]
 
 
 def test_what_does_not_exist_is_said(store):

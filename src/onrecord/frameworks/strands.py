@@ -1,7 +1,8 @@
 """Strands Agents: its `SessionRepository` on our log.
 
-    manager = RepositorySessionManager(session_id="refund-42", session_repository=OnrecordRepository(onrecord.connect()))
-    agent = Agent(session_manager=manager, hooks=[OnrecordHooks(manager.session_repository, "refund-42")])
+    repository = OnrecordRepository(onrecord.connect())
+    manager = RepositorySessionManager(session_id="refund-42", session_repository=repository)
+    agent = Agent(session_manager=manager, hooks=[OnrecordHooks(repository, "refund-42")])
 
 Messages are numbered by the caller; a number that another worker has used is refused and never overwritten. A message
 that was redacted is replaced for every reader. The hooks put tool calls on record before the tool runs.
