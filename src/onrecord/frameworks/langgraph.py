@@ -23,7 +23,7 @@ from onrecord.frameworks.langgraph_values import Values
 from onrecord.frameworks.requiring import required
 from onrecord.log.names import ID_LIMIT, link_id
 
-with required("langgraph", "langgraph", "1.2"):
+with required("langgraph", "langgraph langchain_core", "1.2"):
     from langgraph.checkpoint.base import (
         WRITES_IDX_MAP,
         BaseCheckpointSaver,
@@ -56,7 +56,7 @@ THREADS_KEPT = 256
 """How many threads a saver keeps folded in memory."""
 RUNS_KEPT = 10_000
 """How many runs a saver remembers, to know which head each of them continues."""
-PUT_SECONDS = 0.5
+PUT_SECONDS = 0.2
 """How long the writes of a task wait for the checkpoint they belong to, which LangGraph saves in the background."""
 RUN_KEY = "__onrecord_run"
 _PREGEL = "__pregel_"
