@@ -112,7 +112,7 @@ def graph_on(saver: Any) -> Any:
 
     given: list[Any] = []
 
-    def model(_state: Any) -> Any:
+    def model(_state: MessagesState) -> Any:
         return {"messages": given}
 
     builder = StateGraph(MessagesState)

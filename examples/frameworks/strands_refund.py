@@ -25,7 +25,7 @@ place = Path(sys.argv[1])
 place.mkdir(exist_ok=True)
 
 
-@tool
+@tool  # type: ignore[untyped-decorator]  # checked without Strands
 def pay(order: int) -> str:
     """Pay the refund of an order."""
     with (place / "payments.txt").open("a") as payments:
