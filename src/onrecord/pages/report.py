@@ -91,7 +91,7 @@ def report(contents: Contents) -> Iterator[str]:
     )
     yield _top(contents)
     picture = Picture().fold(events)
-    yield f'<div class="lanes">{draw_lanes(picture)}</div>\n'
+    yield f'<section class="lanes" aria-label="Lanes">{draw_lanes(picture)}</section>\n'
     spans = spans_of(whole.head, events, _chapters(contents))
     yield _bars(contents, entries)
     yield '<main class="cols">\n<section class="note" id="note" aria-label="What the next agent reads">'
@@ -160,12 +160,12 @@ def _bars(contents: Contents, entries: Sequence[Entry]) -> str:
     ]  # fmt: skip
     first, last = contents.first, whole.position
     return (
-        f'<div class="bars">{tabs(names)}'
+        f'<section class="bars" aria-label="Parts, search and position">{tabs(names)}'
         '<form class="find js" role="search" hidden><input type="search" placeholder="Search  ( / )" '
         'aria-label="Search the timeline"><span class="ev" role="status"></span></form>'
         '<div class="slider js" hidden><button type="button" aria-label="Play">▶</button>'
         f'<input type="range" min="{first}" max="{last}" value="{last}" aria-label="Position">'
-        f"<output>position {last} of {last}</output></div></div>\n"
+        f"<output>position {last} of {last}</output></div></section>\n"
     )
 
 
