@@ -149,7 +149,10 @@ def _top(contents: Contents) -> str:
 
         cost = cost_of(total_of(contents.usage)) if contents.usage else ""
         chips.append((" · ".join(filter(None, (f"{tokens(spend.tokens)} tokens", cost))), ""))
-    return header(head.name, crumb=head.project, chips=chips, command=contents.command) + "\n"
+    return (
+        header(head.name, crumb=head.project.rstrip("/").rpartition("/")[2], chips=chips, command=contents.command)
+        + "\n"
+    )
 
 
 def _bars(contents: Contents, entries: Sequence[Entry]) -> str:
