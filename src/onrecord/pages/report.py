@@ -16,6 +16,7 @@ from onrecord.pages.board import board_cards, draw_board
 from onrecord.pages.costs import usage_table
 from onrecord.pages.entries import TURN, entries_of
 from onrecord.pages.frame import STYLE, header, script, tabs
+from onrecord.pages.highlight import uncoloured
 from onrecord.pages.inspector import payload, short_hash
 from onrecord.pages.lanes import Picture, draw_lanes
 from onrecord.pages.options import Options
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 PAYLOAD_SHOWN = 2_000
 """How many characters of a payload the list of events shows; the log has all of it."""
+COLOURED_ENTRIES = 2_000
+"""In a longer report, code has no colours: it opens sooner without their elements."""
 _UNLISTED = frozenset({"usage.recorded", "attention.given"})
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "
@@ -183,7 +186,8 @@ def _timeline(contents: Contents, entries: Sequence[Entry]) -> Iterator[str]:
         yield f'<p class="ev">This report begins at position {contents.first}; the log has everything before it.</p>'
     if not any(entry.kind == TURN for entry in entries):
         yield '<p class="empty">No agent has said anything yet.</p>'
-    yield from draw_timeline(entries, contents.options)
+    drawn = draw_timeline(entries, contents.options)
+    yield from drawn if len(entries) <= COLOURED_ENTRIES else map(uncoloured, drawn)
 
 
 def _events(contents: Contents, drawn: set[int]) -> Iterator[str]:
