@@ -24,6 +24,11 @@ def folder(tmp_path_factory) -> Path:
     events = list(session.events())
     whole = Contents(session.views, events, session.note(), 1, verified=True, needs=["attempt 3 has no outcome"])
     (place / "session.html").write_text("".join(report(whole)))
+    long = [one._replace(data=poisoned(one.data, "x" * 300), by="y" * 60) for one in events]
+    head = session.head._replace(name="n" * 64, project="p" * 90)
+    made = contents(long)._replace(needs=["w" * 200], command="c" * 90)
+    made.whole.head = head
+    (place / "long.html").write_text("".join(report(made)))
     bad: list[Event] = []
     for text in (SCRIPT, SVG, LINK, HIDDEN):
         bad += [one._replace(data=poisoned(one.data, text), by=text, position=len(bad) + 1) for one in events]
@@ -106,9 +111,13 @@ def test_without_javascript_everything_is_there(tab):
     [{"viewport": {"width": 380, "height": 800}}, {"viewport": {"width": 640, "height": 430}, "color_scheme": "dark"}],
     indirect=True,
 )
-def test_narrow_and_dark(tab):
-    """On a phone, and at 200 %, nothing is wider than the window; the colours follow the system."""
-    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+def test_narrow_and_dark(tab, folder):
+    """On a phone, and at 200 %, nothing is wider than the window, however long the words; colours follow the system."""
+    for name in ("session", "long"):
+        tab.goto((folder / f"{name}.html").as_uri())
+        for part in ("timeline", "findings", "attempts", "events"):
+            tab.click(f".tabs a[href='#{part}']")
+            assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), (name, part)
     colour = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     is_dark = tab.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     assert colour == ("rgb(19, 21, 22)" if is_dark else "rgb(251, 251, 250)")

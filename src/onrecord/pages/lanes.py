@@ -213,7 +213,7 @@ def draw_lanes(picture: Picture, *, now: int | None = None, width: int = 1200) -
 def _row(name: str, number: int, width: int) -> str:
     y = _TOP + number * _ROW + 12
     return (
-        f'<text x="0" y="{y + 4}">{short(name, 14)}<title>{attribute(name)}</title></text>'
+        f'<text x="0" y="{y + 4}">{short(name, 12)}<title>{attribute(name)}</title></text>'
         f'<line class="axis" x1="{_LEFT - 8}" y1="{y}" x2="{width}" y2="{y}"/>'
     )
 

@@ -184,10 +184,10 @@ def _note(contents: Contents, lines: list[Line]) -> str:
 def _timeline(contents: Contents, entries: Sequence[Entry]) -> Iterator[str]:
     if contents.first > 1:
         yield f'<p class="ev">This report begins at position {contents.first}; the log has everything before it.</p>'
-    if not any(entry.kind == TURN for entry in entries):
-        yield '<p class="empty">No agent has said anything yet.</p>'
     drawn = draw_timeline(entries, contents.options)
     yield from drawn if len(entries) <= COLOURED_ENTRIES else map(uncoloured, drawn)
+    if not any(entry.kind == TURN for entry in entries):
+        yield '<p class="empty">No agent has said anything yet.</p>'
 
 
 def _events(contents: Contents, drawn: set[int]) -> Iterator[str]:
