@@ -64,7 +64,7 @@ def invite(records: SessionStore, clock: Clock, now: float) -> None:
     clock.now = now - 3 * HOUR
     records.create("fix-invite-403", objective="Fix intermittent 403 after invite acceptance")
     claude = records.get("fix-invite-403", agent="claude").acquire()
-    claude.agents.locate("claude", "8d1f4a5e-11c2", branch="fix/invite", revision="4f2c9d01aa", cwd="/work/shop-api")
+    claude.agents.locate("claude", "8d1f4a5e-11c2", branch="fix/invite", revision="4f2c9d01aa")
     claude.facts.set_reproduction("accept an invite, then GET /team at once", rate="3/10")
     _say(claude, clock, "Why is there a 403 after accepting an invite?", "I reproduce it first. **3 of 10** requests fail:\n\n- the invite is accepted\n- the first `GET /team` answers 403\n- the second one answers 200",
          ("Bash", {"command": "pytest -k invite --count 10"}, "FAILED tests/test_invite.py::test_team\n3 failed, 7 passed in 12.1s\nexit code 1"), cost=0.09)  # fmt: skip
@@ -94,7 +94,7 @@ def invite(records: SessionStore, clock: Clock, now: float) -> None:
 
 def _second_day(records: SessionStore, clock: Clock, now: float) -> None:
     codex = records.get("fix-invite-403", agent="codex").acquire()
-    codex.agents.locate("codex", "0199-aa31", branch="fix/invite", cwd="/work/shop-api")
+    codex.agents.locate("codex", "0199-aa31", branch="fix/invite")
     _say(codex, clock, "Continue from the note: read memberships from the primary after accept.", "Reading from the primary for five seconds after accept.",
          ("Edit", {"file_path": "db/router.py", "old_string": "    return self.replica", "new_string": "    if session.accepted_within(5):\n        return self.primary\n    return self.replica"}, "ok"),
          ("Bash", {"command": "pytest -k invite --count 10"}, "10 passed in 12.0s"), cost=0.06)  # fmt: skip

@@ -19,7 +19,7 @@ def position_of(served, name, kind, by=None):
 
 
 def whole_text(page):
-    """Everything that the timeline shows while somebody scrolls through it."""
+    """Everything that the timeline shows while a reader scrolls through it."""
     return page.evaluate(
         """async () => {
             const box = document.querySelector("#timeline"), seen = new Map();
@@ -114,7 +114,7 @@ def test_a_session_reads_like_what_happened(page, served):
 
 
 def test_an_event_is_inspected_by_click_and_by_key(page, served):
-    """A link in a sentence leads to the event that proves it; arrows go on from there; c copies a link to it."""
+    """A link in a sentence leads to the event that proves it; arrows continue from there; c copies a link to it."""
     open_session(page, served)
     page.wait_for_selector("#chain.ok")
     page.locator("#left a.at[href='#e1']").first.click()

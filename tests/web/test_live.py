@@ -151,7 +151,7 @@ def test_a_store_in_postgres_is_followed_too(postgres):
             await asyncio.to_thread(session.decide, "heard")
             while f'"{session.id}":{session.head.position}' not in heard[-1]:
                 heard.append(await asyncio.wait_for(anext(stream), 20))
-            await stream.aclose()
+            await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
             hub.stop()
 
         with ThreadPoolExecutor(1) as apart:  # the browser's driver has a loop in this thread

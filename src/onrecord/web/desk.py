@@ -1,4 +1,4 @@
-"""The desk: sessions that somebody looks at, kept open, and their parts rendered once for all who look at the same."""
+"""The desk: the sessions on pages, kept open, and their parts rendered once for all viewers of the same."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Desk:
         """The present moment in microseconds."""
         return int(self._records.clock() * 1e6)
 
-    # What somebody looks at
+    # Sessions on pages
 
     def handle(self, name: str) -> Session:
         """The open session of this id, or name."""

@@ -81,6 +81,14 @@ class ReadOnly:
         """As the port says."""
         return self._store.weigh(session, kinds)
 
+    def arrived(self, session: str) -> int:
+        """As the port says."""
+        return self._store.arrived(session)
+
+    def key(self, purpose: str) -> bytes:
+        """As the port says."""
+        return self._store.key(purpose)
+
     def close(self) -> None:
         """As the port says."""
         self._store.close()

@@ -31,7 +31,7 @@ TITLES = {
 
 
 class Look(NamedTuple):
-    """A session as somebody looks at it: the handle, its views at a position, and how it stands now."""
+    """A session on a page: the handle, its views at a position, and its standing now."""
 
     session: Session
     whole: Whole
@@ -106,7 +106,7 @@ def counts(look: Look, *, rollout: bool) -> list[tuple[str, str, int | None]]:
 
 
 def slider_label(look: Look) -> str:
-    """Where the slider stands, in words."""
+    """The position of the slider, in words."""
     at = look.whole.head.at
     return f"position <b>{look.position:,}</b> of {look.now:,} · {day(at)} {clock(at)} UTC"
 

@@ -375,7 +375,7 @@ async function grow() {
       again = false;
       const before = now;
       if (at !== null) {
-        slider.max = String(now); // somebody looks at the past: only its end moved
+        slider.max = String(now); // the past is shown: only its end moved
         break;
       }
       const [, pinned] = await Promise.all([lookAgain(), timeline ? timeline.grow(newest) : true]);

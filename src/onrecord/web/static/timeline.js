@@ -126,7 +126,7 @@ export class Timeline {
     return known.rows.reduce((sum, row) => sum + row.height, 0);
   }
 
-  /** The height of a stretch that nobody has read: that of the others. */
+  /** The height of a stretch that was never read: that of the others. */
   get usual() {
     const known = [...this.stretches.values()];
     const rows = known.flatMap((one) => one.rows);
