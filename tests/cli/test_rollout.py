@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import apsw
 import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it ships no types
 import pytest
@@ -11,9 +12,11 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 import onrecord
+from onrecord.errors import InvalidInput
 from onrecord.rollout.recording import open_rollout
 from onrecord.rollout.turns import ChatRequest
 from onrecord.surfaces.cli.main import main
+from onrecord.surfaces.cli.rollout.named import is_named, named, tokenizer_of
 from tests.cli.conftest import Command
 from tests.rollout.world import LETTERS, aborted, answer, assistant, user
 
@@ -173,3 +176,57 @@ def test_without_the_extra_one_sentence_says_what_to_install(trained):
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
     assert 'pip install "onrecord[rollout]"' in done.stderr
+
+
+def test_all_leaves_out_what_a_trainer_has(trained):
+    """`--all` exports neither acknowledged nor deleted rollouts, and says so; a named one is exported all the same."""
+    with onrecord.connect(trained.url, project=str(trained.project)) as records:
+        done = open_rollout(records, "task-1")
+        done.acknowledge(done.freeze().digest)
+        open_rollout(records, "task-2").retire("deleted", unacknowledged=True)
+    file = trained.place / "samples.parquet"
+    told = trained.data("rollout", "export", "--all", "--to", str(file), kind="rollout_export")
+    assert told["skipped"] == {"task-1": "acknowledged", "task-2": "retired"}
+    assert {row["session"] for row in pq.read_table(file).to_pylist()} == {records.find("task-3").session}
+    told = trained.data("rollout", "export", "task-1", "--to", str(file), "--force", kind="rollout_export")
+    assert told["samples"] == 1
+
+
+def test_damaged_logs_are_not_exported(trained):
+    """A changed byte on disk keeps the session out of the file, with the position; the others are exported."""
+    with onrecord.connect(trained.url, project=str(trained.project)) as records:
+        number = records.find("task-1").session
+    db = apsw.Connection(trained.url)
+    change = "UPDATE events SET payload = CAST(replace(CAST(payload AS TEXT), 'stop', 'stpp') AS BLOB) WHERE id LIKE ?"
+    (one,) = db.execute("SELECT number FROM sessions WHERE id = ?", (number,))
+    db.execute(change + " AND key >> 32 = ?", ("%/output", one[0]))
+    db.close()
+    file = str(trained.place / "samples.npz")
+    told = trained.data("rollout", "export", "--all", "--to", file, kind="rollout_export", code=8)
+    assert "damaged at position" in told["without"]["task-1"]
+    assert told["samples"] == 3
+
+
+def test_code_of_your_own_is_named_as_module_and_name(tmp_path, monkeypatch):
+    """`module:name` finds modules of the current directory; what cannot be found or used is one clear error."""
+    (tmp_path / "my_rollouts.py").write_text(
+        "class Letters:\n    def prompt(self): ...\n    def suffix(self): ...\n    def repair(self): ...\n"
+        "letters = Letters()\nseven = 7\ndef same(stored, given): return True\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    assert named("my_rollouts:same", "matcher")({}, {}) is True
+    for text in ("my_rollouts:letters", "my_rollouts:Letters"):
+        assert type(tokenizer_of(named(text, "tokenizer"), text)).__name__ == "Letters"
+    for text, why in (
+        ("my_rollouts:seven", "cannot be called"),
+        ("my_rollouts:nothing", "cannot find"),
+        ("no_such_module:x", "cannot find"),
+        ("models/policy", "needs module:name"),
+    ):
+        with pytest.raises(InvalidInput, match=why):
+            named(text, "matcher")
+    with pytest.raises(InvalidInput, match="is no tokenizer"):
+        tokenizer_of(lambda: 7, "x:y")
+    assert not is_named("models/policy")
+    assert not is_named("C:/models")

@@ -94,11 +94,21 @@ class Reference:
         first_again = shared == len(messages) and self.first_prompt == shared
         if answer is None and len(self.states) - base > self.max_rollback and not first_again:
             raise Refused
+        if answer is None and not base and self._repeats(messages):
+            raise Refused
         prompt = list(LETTERS.prompt(appended, None).ids)
         if base:
             known = self.states[base - 1].ids
             prompt = known + list(LETTERS.repair(known, prompt).ids) + prompt
         return Asked(base, understood, prompt, [base, appended], answer, self.version)
+
+    def _repeats(self, messages: list[Message]) -> bool:
+        """Whether a first prompt has an assistant's message where the generated one was, or one more than before."""
+        if self.first_prompt is None:
+            return False
+        said = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+        before = [message for message in self.messages[: self.first_prompt] if message["role"] == "assistant"]
+        return self.first_prompt in said or len(said) > len(before)
 
     def _lost(self, base: int, appended: list[Message]) -> str | None:
         if not self.states or self.states[-1].request != [base, appended]:

@@ -4,6 +4,8 @@ import contextlib
 import copy
 import json
 import math
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -134,6 +136,22 @@ def test_a_reply_of_sglang():
     assert (reply.prompt_ids, reply.finish, reply.abort_cause) == (None, "stop", "")
     assert (reply.weight_versions, reply.response_id, reply.side_payloads) == ((("4", 2),), "e1f0", {})
     assert reply.message == {"role": "assistant", "content": "Hi!"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ([{"version": "4", "start": 0, "end": 1}, {"version": "5", "start": 1, "end": 2}], (("4", 1), ("5", 1))),
+        ([{"version": "4", "start": 0, "end": 2}], (("4", 2),)),
+        ([{"version": "5", "start": 1, "end": 2}], (("", 1), ("5", 1))),
+        ([{"version": "4", "start": 0, "end": 1}], (("4", 1), ("", 1))),
+        ([{"version": "4", "start": 0, "end": 9}, "odd", {"start": True, "end": 2}], (("", 2),)),
+    ],
+)
+def test_weights_that_changed_inside_a_reply(listed, expected):
+    """Spans of versions are kept token by token; tokens that no valid span covers have an unknown version."""
+    reply = read_reply(SGLANG, changed(sglang_reply(), (*META, "weight_versions"), listed), SENT)
+    assert reply.weight_versions == expected
 
 
 @pytest.mark.parametrize(("dialect", "make"), [(VLLM, vllm_reply), (VLLM_COMPLETIONS, completion_reply)])
@@ -402,3 +420,14 @@ def test_no_reply_is_hostile_enough(dialect, changes):
     assert reply.message is None or reply.message["role"]
     assert isinstance(reply.abort_cause, str)
     assert isinstance(reply.response_id, str)
+
+
+def test_a_parser_of_your_own_finds_the_calls():
+    """A parser gets the whole text and returns the message; a message that no template renders is a bad reply."""
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    reply = read_reply(VLLM_COMPLETIONS, completion_reply(), SENT, lambda message: message | {"tool_calls": [call]})
+    assert ((reply.message or {})["tool_calls"], reply.finish) == ([call], "tool_calls")
+    odd: list[Any] = [None, {"content": 7}, {"content": "", "tool_calls": ["add"]}]
+    for broken in odd:
+        with pytest.raises(BadReply):
+            read_reply(VLLM_COMPLETIONS, completion_reply(), SENT, partial(lambda said, _message: said, broken))

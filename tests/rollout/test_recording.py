@@ -66,8 +66,8 @@ def test_a_restart_gives_the_identical_rollout(records, rollout):
 
 
 def test_logprobs_come_back_with_the_same_bits(rollout):
-    """Single-precision logprobs survive the log bit for bit, the smallest and the infinite ones included."""
-    values = [-1e-45, -3.4028235e38, float("-inf"), -0.0, 0.1, -17.123456789]
+    """Single-precision logprobs survive the log bit for bit, the smallest and the largest ones included."""
+    values = [-1e-45, -3.4028235e38, 3.4028235e38, -0.0, 0.1, -17.123456789]
     intent = begin(rollout, [user("a")])
     record = rollout.commit(intent, Reply(assistant("b"), list(range(6)), values, "stop"))
     assert read_lane(rollout.session).trajectory.records[0].logprobs.tobytes() == record.logprobs.tobytes()

@@ -36,8 +36,8 @@ def gone_on(tokenizer, stored, before, appended):
     """Stored ids, the repaired seam, and the new ids."""
     suffix = tokenizer.suffix(before, appended).ids
     joint = tokenizer.repair(stored[-64:], suffix)
-    assert joint.drop == 0
-    return [*stored, *joint.ids, *suffix]
+    assert (joint.drop, joint.ids) == (0, ())
+    return [*stored, *suffix[joint.skip :]]
 
 
 def test_a_prompt_is_rendered_by_the_template(tokenizer):
@@ -105,13 +105,11 @@ def with_template(place, template):
     return TemplateTokenizer((place / "tokenizer.json").read_text(), template)
 
 
-def test_a_template_that_rewrites_history_is_refused(place):
-    """If a template renders earlier turns differently once more messages follow, it is refused with a typed error."""
+def test_a_template_that_rewrites_history_does_no_harm(place):
+    """If a template renders earlier turns differently once more messages follow, new messages still follow the ids."""
     forgetful = "{% for m in messages %}[{{ m.role }}{% if loop.last %}!{% endif %}]{{ m.content }}{% endfor %}"
     tokenizer = with_template(place, forgetful)
-    with pytest.raises(TokenizationFailed, match="rewrites earlier turns from character") as caught:
-        tokenizer.suffix([USER, ASSISTANT], [TOOL])
-    assert caught.value.first_mismatch > 0
+    assert tokenizer.decode(tokenizer.suffix([USER, ASSISTANT], [TOOL]).ids) == "[tool!]42"
 
 
 def test_a_template_may_refuse(place):
@@ -134,7 +132,7 @@ def test_a_template_is_only_a_template(place, template):
 def test_a_template_that_hides_answers_cannot_be_closed(place):
     """A template that does not render the assistant's messages has no end of a turn and is refused."""
     with pytest.raises(TokenizationFailed, match="does not render the assistant's messages"):
-        with_template(place, "{{ messages[0].content }}").repair([1], [])
+        with_template(place, "{{ messages[0].content }}").suffix([USER, ASSISTANT], [TOOL])
 
 
 def test_the_sandbox_writes_json_and_no_html(place):

@@ -155,7 +155,7 @@ def test_an_edited_answer_is_not_taken_for_ours():
     """An answer that a client sends back changed is not appended in the assistant's name."""
     trajectory, messages = conversation(2)
     before = unmoved(trajectory)
-    with pytest.raises(InvalidInput, match="'assistant' cannot follow"):
+    with pytest.raises(InvalidInput, match=r"message 3 is a generated turn.*content"):
         ask(trajectory, *messages[:3], assistant("answer 1, edited"), user("go on"))
     assert unmoved(trajectory) == before
 
@@ -342,8 +342,6 @@ def test_lengths_must_agree():
         with pytest.raises(InvalidInput):
             trajectory.update_pretokenized_state(prepared, reply)
     assert trajectory.version == 0
-    extreme = Reply(assistant("b"), [1, 2], [float("-inf"), float("inf")], "stop")
-    assert list(trajectory.update_pretokenized_state(prepared, extreme).logprobs) == [float("-inf"), float("inf")]
 
 
 def test_truncated_answers_are_committed_as_truncated():

@@ -43,7 +43,7 @@ class Line(NamedTuple):
     html: str
     """One element."""
     is_past: bool = False
-    """Whether it no longer holds: it is hidden until somebody goes back."""
+    """Whether it no longer holds: it is hidden until a reader goes back."""
 
 
 def panel(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) -> str:
@@ -160,7 +160,7 @@ def _findings(whole: Whole) -> Iterator[Line]:
 
 
 def finding_small(findings: Findings, finding: Finding, label: str) -> list[str]:
-    """What stands below a claim: its number and label, why it is stale, challenges, evidence, its event."""
+    """The line below a claim: its number and label, why it is stale, challenges, evidence, its event."""
     small = [f"{shown(finding['id'])} {shown(label)}"]
     if label == STALE:
         what = findings.what_changed(finding)

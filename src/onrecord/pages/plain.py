@@ -16,7 +16,7 @@ from onrecord.pages.facts import fact_of
 from onrecord.pages.text import clock, day, money, plain, tokens
 from onrecord.pages.tools import Shown, shown_call
 from onrecord.views.conversations import SUBLANE
-from onrecord.views.dialects import media_line
+from onrecord.views.parts import media_line
 from onrecord.views.render import iso
 from onrecord.views.transcript import RUNNING
 

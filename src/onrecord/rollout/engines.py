@@ -10,7 +10,6 @@ if it contains a parsed call or nothing at all.
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,11 @@ from onrecord.errors import BadReply, InvalidInput
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from onrecord.rollout.turns import Span
+
+    Parse = Callable[[dict[str, Any]], dict[str, Any]]
 
 SGLANG, VLLM, VLLM_COMPLETIONS = "sglang", "vllm", "vllm-completions"
 DIALECTS = (SGLANG, VLLM, VLLM_COMPLETIONS)
@@ -39,6 +40,10 @@ SIDE_PAYLOADS = ("routed_experts",)
 """Other data about a turn that an engine may return and a trainer needs with the tokens."""
 _PROXY_ONLY = ("stream", "stream_options", "input_ids", "prompt_token_ids", "n")
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+_SPLIT = "\ufffd"
+"""What decoders write for bytes that are not a whole character."""
+_LARGEST = 3.4028234663852886e38
+"""The largest number of float32."""
 _TOKEN_ID = re.compile(r"token_id:(\d{1,10})\Z")
 
 
@@ -109,8 +114,11 @@ def load_json(text: bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Reply:
-    """The reply in one form, or `BadReply` with the reason. `sent` are the ids that the engine got."""
+def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse: Parse | None = None) -> Reply:
+    """The reply in one form, or `BadReply` with the reason. `sent` are the ids that the engine got.
+
+    `parse` finds the tool calls in the text of a reply, for an engine that does not.
+    """
     choice = _only_choice(body)
     meta = choice.get("meta_info")
     meta = meta if isinstance(meta, dict) else {}
@@ -119,7 +127,9 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Re
         output_ids, logprobs = _sglang_output(meta, finish)
     else:
         output_ids, logprobs = _vllm_output(choice, finish)
-    message = _completion_message(choice) if dialect == VLLM_COMPLETIONS else _message(choice, finish)
+    message = (
+        _completion_message(choice, parse or with_calls) if dialect == VLLM_COMPLETIONS else _message(choice, finish)
+    )
     usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
     _check_length("completion_tokens", output_ids, meta, usage)
     prompt_ids = _prompt_ids(body, choice)
@@ -132,29 +142,58 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Re
             _check_length("prompt_tokens", read, meta, {} if finish == ABORT else usage)
     if dialect == VLLM_COMPLETIONS and message and message.get("tool_calls") and finish == STOP:
         finish = TOOL_CALLS
-    version = next((at["weight_version"] for at in (meta, choice, body) if at.get("weight_version") is not None), None)
     found = {name: at[name] for name in SIDE_PAYLOADS for at in (choice, meta) if at.get(name) is not None}
     response_id = body.get("id")
     return Reply(
         message, output_ids, logprobs, finish, prompt_ids,
-        ((str(version), len(output_ids)),) if version is not None and output_ids else (),
+        _weights(len(output_ids), meta, choice, body),
         cause, response_id if isinstance(response_id, str) else "", side_payloads=found,
     )  # fmt: skip
 
 
-def joined(first: Reply, then: Reply) -> Reply:
-    """Two replies as one: the second continued from the prompt and the ids of the first."""
+def _weights(count: int, *places: dict[str, Any]) -> tuple[Span, ...]:
+    """Which weights sampled the ids: spans if the engine reports them, else one version for all.
+
+    Ids that no span covers get an empty version: it is unknown, and a guess would be wrong.
+    """
+    listed = next((at["weight_versions"] for at in places if isinstance(at.get("weight_versions"), list)), None)
+    version = next((at["weight_version"] for at in places if at.get("weight_version") is not None), None)
+    if not count or (listed is None and version is None):
+        return ()
+    spans: list[Span] = []
+    at = 0
+    for span in listed if listed is not None else [{"version": version, "start": 0, "end": count}]:
+        start, end = (span.get(name) for name in ("start", "end")) if isinstance(span, dict) else (None, None)
+        if type(start) is int and type(end) is int and at <= start < end <= count:
+            spans += [("", start - at), (str(span.get("version") or ""), end - start)]
+            at = end
+    return tuple(span for span in (*spans, ("", count - at)) if span[1])
+
+
+def joined(
+    first: Reply,
+    then: Reply,
+    decode: Callable[[Sequence[int]], str] | None = None,
+    parse: Parse | None = None,
+) -> Reply:
+    """Two replies as one: the second continued from the prompt and the ids of the first.
+
+    `decode` turns ids into text. Without it, a character whose bytes are in both replies is lost.
+    """
     heard, said = first.message or {}, then.message or {}
     message = {"role": "assistant", **said}
     for name in ("content", "reasoning_content"):
         parts = [part for part in (heard.get(name), said.get(name)) if isinstance(part, str)]
         if parts:
             message[name] = "".join(parts)
+    if decode is not None:
+        texts = [decode(ids) for ids in (first.output_ids, then.output_ids, [*first.output_ids, *then.output_ids])]
+        message |= _mended(heard, said, *texts)
     calls = [*(heard.get("tool_calls") or []), *(said.get("tool_calls") or [])]
     if calls:
         message["tool_calls"] = calls
     elif isinstance(message.get("content"), str):
-        message = with_calls(message)  # the engine saw each half of a call, and neither parses alone
+        message = parsed(message, parse or with_calls)  # the engine saw each half of a call, and neither parses alone
     prompt_ids, done = then.prompt_ids, list(first.output_ids)
     if prompt_ids is not None:
         before = len(prompt_ids) - len(done)
@@ -170,6 +209,17 @@ def joined(first: Reply, then: Reply) -> Reply:
         weight_versions=_versions(first, then),
         side_payloads={},  # each half covers only its own tokens: better none than one that is too short
     )
+
+
+def _mended(heard: Mapping[str, Any], said: Mapping[str, Any], one: str, two: str, whole: str) -> dict[str, str]:
+    """The field in which two halves meet, if the abort split a character: its bytes are decoded together."""
+    before, after = one.rstrip(_SPLIT), two.lstrip(_SPLIT)
+    if one == before or whole.startswith(one) or not (whole.startswith(before) and whole.endswith(after)):
+        return {}
+    middle = whole[len(before) : len(whole) - len(after)]
+    name = "reasoning_content" if heard.get("reasoning_content") and not heard.get("content") else "content"
+    ends, begins = (str(half.get(name) or "") for half in (heard, said))
+    return {name: ends.rstrip(_SPLIT) + middle + begins.lstrip(_SPLIT)}
 
 
 def _versions(*halves: Reply) -> list[Span]:
@@ -268,13 +318,49 @@ def _message(choice: dict[str, Any], finish: str) -> dict[str, Any] | None:
     if not isinstance(message, dict):
         raise BadReply("the choice has no message")
     kept = {name: value for name, value in message.items() if value is not None or name == "content"}
+    odd = _oddity(kept)
+    if odd:
+        raise BadReply(f"the engine's message cannot become history: {odd}")
     return {"role": "assistant", **kept}
 
 
-def _completion_message(choice: dict[str, Any]) -> dict[str, Any]:
+def _oddity(message: dict[str, Any]) -> str:
+    """What in an engine's message no template could render: once committed, it would block the session for good."""
+    content, calls = message.get("content"), message.get("tool_calls")
+    if message.get("role", "assistant") != "assistant":
+        return f"its role is {message['role']!r:.40}"
+    if isinstance(content, list):
+        if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
+            return "its content has parts that are not text"
+    elif content is not None and not isinstance(content, str):
+        return f"its content is {type(content).__name__}, not text"
+    for name in ("reasoning_content", "reasoning"):
+        if message.get(name) is not None and not isinstance(message[name], str):
+            return f"its {name} is not text"
+    if calls is not None and not isinstance(calls, list):
+        return "its tool_calls are not a list"
+    for call in calls or []:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            return "a tool call has no function with a name"
+        if not isinstance(function.get("arguments"), str | dict | None):
+            return "the arguments of a tool call are neither text nor an object"
+    return ""
+
+
+def _completion_message(choice: dict[str, Any], parse: Parse) -> dict[str, Any]:
     if not isinstance(choice.get("text"), str):
         raise BadReply("the choice has no text")
-    return with_calls({"role": "assistant", "content": choice["text"]})
+    return parsed({"role": "assistant", "content": choice["text"]}, parse)
+
+
+def parsed(message: dict[str, Any], parse: Parse) -> dict[str, Any]:
+    """A message with the calls that a parser finds in its text; one that no template could render is refused."""
+    found = parse(dict(message))
+    odd = _oddity(found) if isinstance(found, dict) else "the parser returned no message"
+    if odd:
+        raise BadReply(f"the parsed message cannot become history: {odd}")
+    return {"role": "assistant", **found}
 
 
 def _prompt_ids(body: dict[str, Any], choice: dict[str, Any]) -> list[int] | None:
@@ -302,6 +388,6 @@ def _ids(values: Any, what: str) -> list[int]:
 
 def _logprobs(values: list[Any]) -> list[float]:
     for index, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise BadReply(f"logprob {index} is {value!r:.40}, which is not a finite number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
+            raise BadReply(f"logprob {index} is {value!r:.40}, which is not a finite number of float32")
     return [float(value) for value in values]

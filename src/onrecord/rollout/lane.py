@@ -60,6 +60,7 @@ class OpenTurn:
     message: dict[str, Any] | None = None
     output: dict[str, Any] | None = None
     erased: bool = False
+    tools: str = ""
 
 
 class Lane:
@@ -113,6 +114,7 @@ class Lane:
             self._interrupt("another turn was begun")  # part of a frozen digest, like the other causes: never reworded
             self.turns += 1
             self.open = OpenTurn(event.id, event.position, self._base(data), str(data.get("fingerprint", "")))
+            self.open.tools = str(data.get("tools", ""))
         elif kind == "samples.frozen":
             options = data.get("options", {})
             self.frozen = Frozen(event.position, str(data.get("digest")), options, data.get("count", 0))
@@ -178,6 +180,11 @@ class Lane:
             self.trajectory.note_failure(_record(self.open, {"status": INCOMPLETE}, why))
             self.open = None
 
+    @property
+    def sampled_tokens(self) -> int:
+        """How many ids the samples could have: all of committed turns, discarded ones included, and of the tail."""
+        return self.trajectory.discarded_tokens + sum(len(record.output) for record in self.trajectory.records)
+
     def standing(self) -> list[TurnRecord]:
         """The turns as samples would be made from them now; one that is still open is INCOMPLETE."""
         if self.open is None or self.trajectory.provisional is not None:
@@ -205,6 +212,7 @@ def _record(turn: OpenTurn, output: dict[str, Any], cause: str) -> TurnRecord:
         message=turn.message,
         response_id=output.get("response_id", ""),
         side_payloads=output.get("side", {}),
+        tools=turn.tools,
     )
 
 

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     Matcher = Callable[[Message, Message], bool]
     Key = tuple[Any, ...]
 
-STRICT, LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY = "strict", "loose_tool_call", "role_content_only"
+STRICT, LOOSE_REASONING = "strict", "loose_reasoning"
+LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY = "loose_tool_call", "role_content_only"
+MATCHERS = (STRICT, LOOSE_REASONING, LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY)
+"""From the narrowest to the widest. All but `strict` forgive a client that returns a generated message without its
+reasoning, or with less white space around its text: most agents do one or the other. For an engine that returns no
+reasoning, `loose_reasoning` is the same as `strict`."""
+_NO_ARGUMENTS = "no arguments"
 
 
 class Matching:
@@ -32,8 +38,8 @@ class Matching:
     """
 
     def __init__(self, matcher: str | Matcher = STRICT) -> None:
-        if not callable(matcher) and matcher not in _KEYS:
-            raise InvalidInput(f"a matcher must be a callable or one of {', '.join(_KEYS)}, not {matcher!r}")
+        if not callable(matcher) and matcher not in MATCHERS:
+            raise InvalidInput(f"a matcher must be a callable or one of {', '.join(MATCHERS)}, not {matcher!r}")
         self._matcher = matcher
         self._stored: list[Message] = []
         self._inexact: list[int] = []
@@ -71,7 +77,8 @@ class Matching:
         if not isinstance(given, dict):
             return False
         if callable(self._matcher):
-            verdict = self._matcher(stored, given)
+            # It gets copies: whatever it does to them, the record stays.
+            verdict = self._matcher(as_stored(stored), as_stored(given))
             if verdict is not True and verdict is not False:
                 raise InvalidInput(f"a matcher must return a bool, not {type(verdict).__name__}")
             return verdict
@@ -81,9 +88,41 @@ class Matching:
         if key is None:
             key = self._keys[index] = _KEYS[self._matcher](stored)
         try:
+            if self._matcher != STRICT and _reasoning(stored):
+                return _forgiven(stored, given, _KEYS[self._matcher])
             return key == _KEYS[self._matcher](given)
         except RecursionError:
             return False  # brackets a thousand deep, spelled differently: not worth comparing
+
+
+def _forgiven(stored: Message, given: Message, key: Callable[[Message], Key]) -> bool:
+    """Whether a message that was generated with reasoning came back, perhaps without it or trimmed."""
+    returned = _reasoning(given)
+    same = returned is None or _trimmed(returned) == _trimmed(_reasoning(stored))
+    return (same or key is _role_content_key) and key(_bare(stored)) == key(_bare(given))
+
+
+def _bare(message: Message) -> Message:
+    """A message without its reasoning, and without white space around its text."""
+    kept = {name: value for name, value in message.items() if name not in ("reasoning_content", "reasoning")}
+    content = kept.get("content")
+    return kept | {"content": content.strip()} if isinstance(content, str) else kept
+
+
+def _trimmed(text: str | None) -> str | None:
+    value = json.loads(text) if text is not None else None
+    return value.strip() if isinstance(value, str) else text
+
+
+def difference(stored: Message, given: Message) -> str:
+    """The first field in which a request's message differs from the stored one."""
+    parts: tuple[tuple[str, Callable[[Message], Any]], ...] = (
+        ("role", lambda message: message.get("role")),
+        ("content", lambda message: _filled(message.get("content"))),
+        ("reasoning_content", _reasoning),
+        ("tool_calls", lambda message: canonical([_without_index(call) for call in _calls(message)])),
+    )
+    return next((name for name, part in parts if part(stored) != part(given)), "spelling")
 
 
 def _is_exact(value: Any) -> bool:
@@ -142,8 +181,8 @@ def _loose_key(message: Message) -> Key:
         rest = call
         function = call.get("function") if isinstance(call, dict) else None
         arguments: Any = None
-        if isinstance(function, dict) and "arguments" in function:
-            arguments = _meaning(function["arguments"])
+        if isinstance(function, dict):
+            arguments = _meaning(function.get("arguments"))
             rest = call | {"function": {name: value for name, value in function.items() if name != "arguments"}}
         calls.append((canonical(rest), arguments))
     return (*_role_content_key(message), _reasoning(message), tuple(calls))
@@ -155,6 +194,7 @@ def _role_content_key(message: Message) -> Key:
 
 _KEYS: dict[str, Callable[[Message], Key]] = {
     STRICT: _strict_key,
+    LOOSE_REASONING: _strict_key,
     LOOSE_TOOL_CALL: _loose_key,
     ROLE_CONTENT_ONLY: _role_content_key,
 }
@@ -179,7 +219,12 @@ def _without_index(call: Any) -> Any:
 
 
 def _meaning(arguments: Any) -> Any:
-    """The meaning of arguments, whatever their spelling; text that is not JSON means itself."""
+    """The meaning of arguments, whatever their spelling; text that is not JSON means itself.
+
+    A call without arguments is spelled as nothing, as null and as an empty object, all of them as text or as JSON.
+    """
+    if arguments is None or arguments == {} or (isinstance(arguments, str) and arguments.strip() in ("", "null", "{}")):
+        return _NO_ARGUMENTS
     text = arguments if isinstance(arguments, str) else canonical(arguments)
     try:
         return _read(text)

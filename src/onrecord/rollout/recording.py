@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import (
     Conflict,
+    DamagedLog,
     InvalidInput,
+    LeaseHeld,
     SessionClosed,
     SessionFrozen,
     SessionNotFound,
     SessionRetired,
     TurnConflict,
 )
+from onrecord.log.head import refuse_ended
 from onrecord.log.names import is_ulid
 from onrecord.log.store import LEASE_SECONDS
 from onrecord.rollout.lane import LANE_KINDS, Lane, item_of, output_payload, prompt_payload
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 POLICY_AGENT = "policy"
 """The default lane of a rollout."""
+_TURN_KINDS = ("turn.begun", "turn.committed", "turn.aborted", "agent.joined", "agent.left")
 REASON_LIMIT = 2_000
 """The longest recorded reason of a failure, in characters."""
 
@@ -68,10 +72,12 @@ def open_rollout(
     metadata: dict[str, Any] | None = None,
     create: bool = True,
     takeover: bool = False,
+    shared: bool = False,
     lease_seconds: float = LEASE_SECONDS,
 ) -> Rollout:
     """Open a rollout for work: a new one, or the one with this name or id, exactly as its last process left it.
 
+    A `shared` holder lets other shared holders take the lease between its turns, as proxies behind a load balancer do.
     Raises `SessionRetired` if it was retired, and `SessionNotFound` if it does not exist and `create` is false.
     """
     known = _known(records, name)
@@ -79,10 +85,47 @@ def open_rollout(
         refuse_retired(records.get(known, agent=agent))
     elif not create:
         raise SessionNotFound(f"there is no rollout {name!r:.100}")
-    session = records.open(
-        known or name, agent=agent, metadata=metadata, takeover=takeover, lease_seconds=lease_seconds
-    )
+    if known is not None and shared:
+        session = records.get(known, agent=agent)
+        refuse_ended(session.head)
+        acquire_shared(session, takeover=takeover, seconds=lease_seconds)
+    else:
+        session = records.open(
+            known or name, agent=agent, metadata=metadata, takeover=takeover, lease_seconds=lease_seconds
+        )
     return Rollout(session, policy)
+
+
+def acquire_shared(session: Session, *, takeover: bool = False, seconds: float = LEASE_SECONDS) -> None:
+    """Acquire the lease of a lane, also from a shared holder that has no turn running."""
+    try:
+        session.acquire(takeover=takeover, seconds=seconds, shared=True)
+    except LeaseHeld:
+        if not _is_between_turns(session):
+            raise
+        session.acquire(takeover=True, seconds=seconds, shared=True)
+
+
+def _is_between_turns(session: Session) -> bool:
+    """Whether the lane's holder is a shared one, and has no turn running."""
+    running = None
+    for event in session.log.newest(kinds=_TURN_KINDS, page=4):
+        if event.by == session.agent:
+            running = event.kind == "turn.begun" if running is None else running
+            if running or event.kind == "agent.joined":
+                return not running and bool((event.data or {}).get("shared"))
+    return False
+
+
+def check_chain(session: Session) -> None:
+    """Refuse to make samples from a log that is not exactly what was written."""
+    report = session.verify()
+    if report.problems:
+        first = report.problems[0]
+        raise DamagedLog(
+            f"the log of {session.name!r} is damaged at position {first.position}: {first.detail}",
+            position=first.position,
+        )
 
 
 def refuse_retired(session: Session) -> None:
@@ -124,6 +167,20 @@ class Rollout:
         self.lane.fold(self.session.events(after=self.lane.position, kinds=LANE_KINDS))
         return self
 
+    @property
+    def is_current(self) -> bool:
+        """Whether this handle still has the lease it acquired; if not, its view may be older than the log."""
+        held = self.session.lease
+        return held is not None and any(
+            (lease.lane, lease.epoch) == (held.lane, held.epoch) for lease in self.session.log.leases()
+        )
+
+    def regain(self, *, takeover: bool = False, lease_seconds: float = LEASE_SECONDS) -> Rollout:
+        """Acquire the lease again after another shared holder took it, and fold what was recorded in the meantime."""
+        self.session.leave()
+        acquire_shared(self.session, takeover=takeover, seconds=lease_seconds)
+        return self.refresh()
+
     # Turns
 
     def prepare(self, request: ChatRequest, tokenizer: Tokenizer) -> Prepared:
@@ -147,7 +204,9 @@ class Rollout:
         session, commits = self.session, self.lane.commits
         refuse_exhausted(session)
         base = commits[prepared.base - 1] if prepared.base else 0
-        about = {"base": base, "turn": self.lane.turns + 1, "fingerprint": prepared.fingerprint}
+        about: dict[str, Any] = {"base": base, "turn": self.lane.turns + 1, "fingerprint": prepared.fingerprint}
+        about |= {"tools": prepared.tools} if prepared.tools else {}
+        about |= {"template": dict(prepared.template)} if prepared.template else {}
         begun = session.log.draft("turn.begun", about)
         drafts = [begun]
         drafts += [
@@ -244,9 +303,10 @@ class Rollout:
                 raise TurnConflict(
                     "a turn of this rollout is running", hint="wait until it ends, or record its failure"
                 )
-            from onrecord.rollout.samples import assemble, digest_of
+            from onrecord.rollout.samples import digest_of
 
-            made = assemble(self.lane.standing(), session=self.session.id, **options)
+            check_chain(self.session)
+            made = _assembled(self.session, self.lane, **options)
             data = {"digest": digest_of(made), "options": options, "count": len(made)}
             self._append([self.session.log.draft("samples.frozen", data)])
         return self._frozen()
@@ -254,6 +314,7 @@ class Rollout:
     def samples(self) -> list[Sample]:
         """The frozen samples, computed from the log: the same bytes for every reader, until the rollout is retired."""
         self._frozen()
+        check_chain(self.session)
         return lane_samples(self.session, self.lane)
 
     def acknowledge(self, digest: str) -> None:
@@ -295,10 +356,19 @@ class Rollout:
 
 def lane_samples(session: Session, lane: Lane, **options: Any) -> list[Sample]:
     """The samples of a lane. If it was frozen, these are the frozen ones, and `options` are ignored."""
-    from onrecord.rollout.samples import assemble, check_digest
+    from onrecord.rollout.samples import check_digest
 
     if lane.frozen is None:
-        return assemble(lane.standing(), session=session.id, **options)
-    made = assemble(lane.standing(), session=session.id, **lane.frozen.options)
+        return _assembled(session, lane, **options)
+    made = _assembled(session, lane, **lane.frozen.options)
     check_digest(made, lane.frozen.digest)
+    return made
+
+
+def _assembled(session: Session, lane: Lane, **options: Any) -> list[Sample]:
+    from onrecord.rollout.samples import assemble
+
+    made = assemble(lane.standing(), session=session.id, **options)
+    kept = sum(int(sample.loss_mask.sum()) for sample in made)
+    made[0].discarded_tokens = lane.sampled_tokens - kept
     return made

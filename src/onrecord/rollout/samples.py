@@ -49,6 +49,9 @@ class Sample:
     """(version, start, end) of the tokens that those weights sampled."""
     side_payloads: dict[str, list[Any] | None] = field(default_factory=dict)
     """By name, one value per turn; None if a turn lacks it."""
+    discarded_tokens: int = 0
+    """On the first sample of a session: how many sampled tokens are in none of its samples, because a request
+    discarded their turn, they follow a turn that is not COMPLETED, or they did not fit into `max_seq_len`."""
 
     @property
     def prompt_length(self) -> int:
@@ -57,6 +60,10 @@ class Sample:
 
     def about(self) -> dict[str, Any]:
         """Everything but the arrays, as JSON."""
+        return self.identity() | {"discarded_tokens": self.discarded_tokens}
+
+    def identity(self) -> dict[str, Any]:
+        """The part of that which the digest covers. It never changes, or frozen samples could not be read any more."""
         return {
             "session": self.session, "index": self.index, "status": self.status, "length": len(self.tokens),
             "turn_ends": self.turn_ends, "finish": self.finish, "cause": self.cause,
@@ -207,7 +214,7 @@ def digest_of(samples: Sequence[Sample]) -> str:
     """The identity of samples in any file format: every bit of every array, and all metadata."""
     digest = sha256(b"onrecord/samples/1\0")
     for sample in samples:
-        about = json.dumps(sample.about(), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+        about = json.dumps(sample.identity(), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
         digest.update(len(about).to_bytes(8, "little") + about)
         for values, kind in (
             (sample.tokens, "<i4"), (sample.loss_mask, "u1"), (sample.logprobs, "<f4"), (sample.provenance, "u1"),

@@ -1,41 +1,61 @@
 """Tokens: a tokenizer for trajectories, built from a Hugging Face tokenizer and its chat template.
 
 A whole conversation is rendered once, for the first prompt. After that only new messages are tokenized, and follow the
-ids that were really sampled: `suffix` is what the template adds after a known beginning, and `repair` closes the
-sampled turn as the template would have closed it. If a template renders the beginning differently once more messages
-follow, there is no such suffix: that is an error (`TokenizationFailed`), never a guess.
+ids that were really sampled. Many templates render earlier turns differently once messages follow: they strip thinking,
+or move tools. So `suffix` never renders them. It renders the new messages after a short dummy turn, and takes what the
+template writes behind that turn; `repair` then leaves out the end of the turn if it was sampled.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput, TokenizationFailed
+from onrecord.rollout.matching import canonical
+from onrecord.rollout.templates import ChatTemplate, check_arguments
 from onrecord.rollout.turns import Joint, Tokenized
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from onrecord.rollout.matching import Message
 
     Tools = Sequence[Mapping[str, Any]] | None
 
-_MARK = "\u241fonrecord\u241f"
-"""A text that no template contains: the text after it is the template's end of a turn."""
+_MARK = "onrecord7c1e9d"
+"""The text of the dummy turn: what the template writes after it ends the turn. No escape changes it."""
+_QUESTION = {"role": "user", "content": "?"}
+_NO_ANSWERS = "the chat template does not render the assistant's messages"
+OVERLAP_LIMIT = 8
+"""How many ids at the end of a sampled turn may be the template's end of a turn."""
 
 
 class TemplateTokenizer:
     """A `tokenizer.json` of Hugging Face's `tokenizers` with the chat template of its configuration."""
 
-    def __init__(self, tokenizer_json: str, chat_template: str, special: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer_json: str,
+        chat_template: str,
+        special: dict[str, str] | None = None,
+        *,
+        stops: Sequence[int] = (),
+        replace_stop: bool = False,
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
+        """`stops` are ids with which a model ends its turn, besides the one that the template writes.
+
+        Such an id stays on record as it was sampled; with `replace_stop`, the template's takes its place, for which the
+        policy needs `max_trim_tokens` of at least 1. `now` is the clock of templates that write the date.
+        """
         try:
-            from jinja2 import TemplateError
-            from jinja2.ext import loopcontrols
-            from jinja2.sandbox import ImmutableSandboxedEnvironment
             from tokenizers import Tokenizer as Encoder
+
+            self._template = ChatTemplate(chat_template, now)
         except ImportError as problem:
             raise InvalidInput(
                 f"the tokenizer needs a package that is not installed: {problem.name}",
@@ -45,16 +65,19 @@ class TemplateTokenizer:
             self._encoder = Encoder.from_str(tokenizer_json)
         except Exception as problem:  # noqa: BLE001  # the library raises plain Exception for a file it cannot read
             raise InvalidInput(f"cannot read the tokenizer: {problem}", hint="a tokenizer.json is needed") from None
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _refuse
-        self._special = special or {}
-        self._template_error = TemplateError
-        try:
-            self._template = environment.from_string(chat_template)
-        except TemplateError as problem:
-            raise InvalidInput(f"cannot read the chat template: {problem}", hint="a Jinja template is needed") from None
-        self._closing = lru_cache(maxsize=1)(self._find_closing)
+        self._special = {id for id, token in self._encoder.get_added_tokens_decoder().items() if token.special}
+        self.arguments: dict[str, Any] = dict(special or {})
+        """What the template gets besides messages and tools."""
+        named = self._encoder.token_to_id((special or {}).get("eos_token", ""))
+        self._stops = {*stops, *([] if named is None else [named])}
+        self._replace_stop = replace_stop
+        self._endings: dict[str, tuple[int | None, bool]] = {}
+
+    def with_arguments(self, arguments: Any) -> TemplateTokenizer:
+        """The same tokenizer with `chat_template_kwargs` of a request."""
+        other = copy(self)
+        other.arguments = self.arguments | check_arguments(arguments)
+        return other
 
     def prompt(self, messages: Sequence[Message], tools: Tools = None) -> Tokenized:
         """The ids of the whole first prompt, up to where the assistant's turn begins."""
@@ -62,34 +85,35 @@ class TemplateTokenizer:
         return self._tokenized(text, self._injected(text, messages, tools))
 
     def suffix(self, before: Sequence[Message], appended: Sequence[Message], tools: Tools = None) -> Tokenized:
-        """The ids that the template adds for `appended` after a conversation that ends with a generated turn."""
-        known = self._text(before, tools, ready=False)
-        whole = self._text([*before, *appended], tools, ready=True)
-        if not whole.startswith(known):
-            start = next(
-                (at for at, (old, new) in enumerate(zip(known, whole, strict=False)) if old != new), len(whole)
-            )
-            raise TokenizationFailed(
-                f"the chat template rewrites earlier turns from character {start}: "
-                f"{known[start : start + 40]!r} becomes {whole[start : start + 40]!r}",
-                hint="use a template that leaves earlier turns unchanged when messages are added",
-                first_mismatch=start,
-            )
-        return self._tokenized(whole[len(known) :], [])
+        """The ids that the template adds after the reply that ends `before`: the end of that turn, then `appended`.
+
+        The tools are in the first prompt; a template would repeat them here.
+        """
+        calls = before[-1].get("tool_calls") if before else None
+        for dummy in (_dummy(calls), _dummy(None)):  # some templates do not render calls
+            _before, mark, rest = self._text([_QUESTION, dummy, *appended], None, ready=True).partition(_MARK)
+            if mark:
+                return self._tokenized(rest[self._body(rest) if "tool_calls" in dummy else 0 :], [])
+        raise TokenizationFailed(_NO_ANSWERS)
 
     def repair(self, tail: Sequence[int], suffix: Sequence[int]) -> Joint:
-        """The rest of the template's end of a turn, without the part that was sampled."""
-        closing = self._closing()
-        there = next(
-            length
-            for length in range(min(len(closing), len(tail)), -1, -1)
-            if list(tail[len(tail) - length :]) == closing[:length]
-        )
-        return Joint(0, closing[there:])
+        """Leave out the end of the turn if it was sampled."""
+        for length in range(min(OVERLAP_LIMIT, len(suffix), len(tail)), 0, -1):
+            if list(tail[len(tail) - length :]) == list(suffix[:length]):
+                return Joint(skip=length)
+        end, closes = self._ending()
+        if closes and tail and tail[-1] in self._stops and suffix and suffix[0] == end:
+            # The model ended its turn with another id than the template would.
+            return Joint(drop=1) if self._replace_stop else Joint(skip=1)
+        return Joint()
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids."""
         return str(self._encoder.decode(list(ids), skip_special_tokens=False))
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """The text of sampled ids as a client gets it, without special tokens."""
+        return str(self._encoder.decode(list(ids), skip_special_tokens=True))
 
     def _tokenized(self, text: str, injected: list[tuple[int, int]]) -> Tokenized:
         encoded = self._encoder.encode(text, add_special_tokens=False)
@@ -110,18 +134,46 @@ class TemplateTokenizer:
         return found
 
     def _text(self, messages: Sequence[Message], tools: Tools, *, ready: bool) -> str:
-        plain = [_plain(message) for message in messages]
-        try:
-            return str(self._template.render(messages=plain, tools=tools, add_generation_prompt=ready, **self._special))
-        except (self._template_error, TypeError, ValueError, ArithmeticError, LookupError) as problem:
-            raise TokenizationFailed(f"the chat template cannot render these messages: {problem}") from None
+        return self._template.render(messages, tools, self.arguments, ready=ready)
 
-    def _find_closing(self) -> list[int]:
-        turn = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK}]
-        _before, mark, closing = self._text(turn, None, ready=False).rpartition(_MARK)
-        if not mark:
-            raise TokenizationFailed("the chat template does not render the assistant's messages")
-        return list(self._tokenized(closing, []).ids)
+    def _body(self, rest: str) -> int:
+        """Where the rest of a dummy call ends and the end of the turn begins."""
+        encoded = self._encoder.encode(rest, add_special_tokens=False)
+        ends = [at for at, id in enumerate(encoded.ids) if id in self._special]
+        return int(encoded.offsets[ends[0]][0]) if ends else 0
+
+    def _ending(self) -> tuple[int | None, bool]:
+        key = canonical(self.arguments)
+        if key not in self._endings:
+            self._endings.clear()  # sessions rarely differ in their arguments
+            self._endings[key] = self._find_ending()
+        return self._endings[key]
+
+    def _find_ending(self) -> tuple[int | None, bool]:
+        """The first id after the assistant's text, and whether it closes the turn or begins the next message."""
+        turn = [_QUESTION, _dummy(None)]
+        ids = []
+        for messages in ([*turn, _QUESTION], turn):
+            _before, mark, rest = self._text(messages, None, ready=False).partition(_MARK)
+            if not mark:
+                raise TokenizationFailed(_NO_ANSWERS)
+            ids.append(next(iter(self._tokenized(rest, []).ids), None))
+        # The last turn of a conversation may end with another id, but it ends with one only if turns have an end.
+        return ids[0], ids[1] is not None and (ids[0] == ids[1] or ids[1] in self._stops)
+
+
+def _dummy(calls: Any) -> dict[str, Any]:
+    """A turn of the assistant that ends with the mark: in its text, or in the arguments of its last call."""
+    if not isinstance(calls, list) or not calls:
+        return {"role": "assistant", "content": _MARK}
+    made = []
+    for number, call in enumerate(calls, 1):
+        function = call.get("function") if isinstance(call, dict) else None
+        name = function.get("name") if isinstance(function, dict) else None
+        arguments = {"a": _MARK} if number == len(calls) else {}
+        about = {key: value for key, value in call.items() if key != "function"} if isinstance(call, dict) else {}
+        made.append({"type": "function", **about, "function": {"name": name or "f", "arguments": arguments}})
+    return {"role": "assistant", "content": "", "tool_calls": made}
 
 
 def read_config(text: str, template: str | None = None) -> tuple[str, dict[str, str]]:
@@ -147,43 +199,11 @@ def read_config(text: str, template: str | None = None) -> tuple[str, dict[str, 
     return found, special
 
 
-def _plain(message: Message) -> dict[str, Any]:
-    """A message as templates expect it: its text as text, the arguments of calls as objects."""
-    content = message.get("content")
-    if content is None:
-        content = ""
-    elif isinstance(content, list):
-        if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
-            raise InvalidInput(
-                "the parts of a message must be text", hint="images and audio have no token ids to record"
-            )
-        content = "".join(part["text"] for part in content)
-    elif not isinstance(content, str):
-        raise InvalidInput("the content of a message must be text")
-    calls = message.get("tool_calls")
-    if not calls:
-        return {**message, "content": content}
-    if not isinstance(calls, list):
-        raise InvalidInput("tool_calls must be a list")
-    return {**message, "content": content, "tool_calls": [_plain_call(call) for call in calls]}
-
-
-def _plain_call(call: Any) -> Any:
-    function = call.get("function") if isinstance(call, dict) else None
-    arguments = function.get("arguments") if isinstance(function, dict) else None
-    if not isinstance(function, dict) or not isinstance(arguments, str):
-        return call
+def read_stops(text: str) -> list[int]:
+    """The ids with which a model ends its turn, from its `generation_config.json`."""
     try:
-        parsed = json.loads(arguments)
-    except ValueError:
-        return call
-    return {**call, "function": {**function, "arguments": parsed}} if isinstance(parsed, dict) else call
-
-
-def _to_json(value: Any, indent: int | None = None) -> str:
-    # Jinja's own filter escapes for HTML; a prompt needs the characters themselves.
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _refuse(message: str) -> NoReturn:
-    raise InvalidInput(f"the chat template refuses these messages: {message}")
+        found = json.loads(text)
+    except ValueError as problem:
+        raise InvalidInput(f"generation_config.json is not JSON: {problem}") from None
+    ids = found.get("eos_token_id") if isinstance(found, dict) else None
+    return [id for id in (ids if isinstance(ids, list) else [ids]) if type(id) is int]

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
 from onrecord.log.codec import as_read, encode_payload
-from onrecord.rollout.matching import STRICT, Matching, as_stored, canonical
+from onrecord.rollout.ids import first_difference, last_ids, marked, sequence
+from onrecord.rollout.matching import LOOSE_REASONING, Matching, as_stored, canonical, difference
 from onrecord.rollout.turns import (
     ABORT,
     ABORTED,
     ERROR,
     INCOMPLETE,
     INFRA,
-    INJECTED,
     REPAIRED,
     STATUS_OF,
     TEMPLATE,
@@ -37,28 +37,31 @@ from onrecord.rollout.turns import (
 from onrecord.views.lanes import ROLLBACK_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from onrecord.rollout.matching import Matcher, Message
-    from onrecord.rollout.turns import ChatRequest, Reply, Span, Tokenized, Tokenizer
+    from onrecord.rollout.turns import ChatRequest, Reply, Span, Tokenizer
 
 REPAIR_WINDOW = 64
 """How many of the last stored ids a boundary repair gets."""
+NO_TOOLS = "none"
 TRIM_LIMIT = 64
 """The most trailing ids that `max_trim_tokens` may allow to be replaced."""
-_CHUNK = 4_096
 
 
 class Policy(NamedTuple):
     """What a trajectory accepts."""
 
-    matcher: str | Matcher = STRICT
+    matcher: str | Matcher = LOOSE_REASONING
     max_rollback: int = 1
     """How many generated turns a request may discard (all of them if it is exactly the first prompt again)."""
     appended_roles: frozenset[str] = frozenset({"system", "developer", "user", "tool"})
     """The roles allowed after a generated turn. Other roles, such as assistant, may occur only in the first prompt."""
     max_trim_tokens: int = 0
     """How many trailing stored ids a new sequence may replace, if a template renders the end of a turn differently."""
+
+    new_tools: bool = False
+    """Whether a request may name other tools than the turns before it. The model sees only the first ones."""
 
     def checked(self) -> Policy:
         """This policy, or an error if a value is out of bounds."""
@@ -86,6 +89,11 @@ class Prepared:
     fingerprint: str
     answer: str | None = None
     """The recorded answer to this request, if nothing was built on it: return it and call no engine."""
+    tools: str = ""
+    template: Mapping[str, Any] = field(default_factory=dict)
+    """The `chat_template_kwargs` of the request."""
+    discards: int = 0
+    """How many sampled ids of committed turns its commit will discard."""
     _stored: Sequence[TurnRecord] = ()
 
     @property
@@ -112,6 +120,9 @@ class LinearTrajectory:
         """The last aborted turn since the last commit."""
         self.failure: TurnRecord | None = None
         """The last turn since then that got no reply at all: its engine failed or its process died."""
+        self.discarded_turns = 0
+        self.discarded_tokens = 0
+        """How many sampled ids were committed and then replaced because a request discarded their turns."""
         self._committed: list[TurnRecord] = []
         self._anchors: list[int] = []
         self._answer: str | None = None
@@ -173,7 +184,7 @@ class LinearTrajectory:
     def _state(self) -> tuple[object, ...]:
         return (
             self.policy, self.version, self.messages, self._anchors, self._committed, self.provisional, self.failure,
-            self._answer,
+            self._answer, self.discarded_turns, self.discarded_tokens,
         )  # fmt: skip
 
     # Prepare
@@ -187,21 +198,30 @@ class LinearTrajectory:
         matched = start + same
         base = bisect_right(self._anchors, matched)
         kept = self._anchors[base - 1] if base else 0
-        self._check_appended(base, given[kept - start :])
+        self._check_appended(base, kept, given[kept - start :])
         # On a match, the stored message is used.
         appended = [*self.messages[kept:matched], *map(as_stored, given[same:])]
+        template, tools = request.options.get("chat_template_kwargs"), tools_digest(request.tools)
+        tokenizer = bound(tokenizer, template) if template else tokenizer
         fingerprint = _fingerprint(appended, request)
         answer = self._lost_answer(base, fingerprint)
         if answer is None:
             self._check_rollback(base, matched, start + len(given))
+            self._check_replaced(base, matched, given)
+            self._check_tools(base, tools)
         records = self._committed[:base]
         if base == 0:
-            keep, tail, origins = 0, *_marked(tokenizer.prompt(appended, request.tools))
+            keep, tail, origins = 0, *marked(tokenizer.prompt(appended, request.tools))
         else:
             keep, tail, origins = self._joined(records, kept, appended, request, tokenizer)
         return Prepared(
-            self.version, base, kept, appended, keep, tail, origins, fingerprint, answer, records
+            self.version, base, kept, appended, keep, tail, origins, fingerprint, answer,
+            tools, template or {}, 0 if answer is not None else self._sampled(base), records,
         )  # fmt: skip
+
+    def _sampled(self, base: int) -> int:
+        """How many ids were sampled in the committed turns from `base` on."""
+        return sum(len(record.output) for record in self._committed[base:])
 
     def _messages_at(self, turn: TurnRecord | None) -> int:
         """How many messages there are at a committed turn; `TrajectoryMoved` if this trajectory does not have it.
@@ -230,14 +250,53 @@ class LinearTrajectory:
                 discarded=discarded,
             )
 
-    def _check_appended(self, base: int, appended: Sequence[Message]) -> None:
+    def _check_replaced(self, base: int, matched: int, given: Sequence[Message]) -> None:
+        """Refuse a first prompt with an assistant message where a generated one was.
+
+        It is the generated turn in another spelling. As a new first prompt it would be tokenized again as the client's
+        own text, and the sampled ids would be lost without a word.
+        """
+        if base or not self._anchors:
+            return
+        place = self._anchors[0] - 1
+        written = [index for index, message in enumerate(given) if message.get("role") == "assistant"]
+        first = sum(message.get("role") == "assistant" for message in self.messages[:place])
+        if place not in written and len(written) <= first:
+            return
+        what = difference(self.messages[matched], given[matched]) if matched < len(given) else "length"
+        raise InvalidInput(
+            f"this request repeats a generated turn, but not as it was answered: message {matched} differs in {what}; "
+            f"{self._sampled(0):,} sampled tokens would be lost",
+            hint="send the assistant's message as it was answered, or choose a wider matcher; "
+            "to replace the turn, send the messages before it",
+            matched=matched,
+            differs=what,
+        )
+
+    def _check_tools(self, base: int, tools: str) -> None:
+        """Refuse other tools than those in the prompt on record: the model would not see them."""
+        known = self._committed[base - 1].tools if base else ""
+        if known and known != tools and not self.policy.new_tools:
+            raise InvalidInput(
+                "this request names other tools than the turns before it, and the model would not see them",
+                hint="send the same tools in every request, or start another session",
+            )
+
+    def _check_appended(self, base: int, kept: int, appended: Sequence[Message]) -> None:
         if not appended:
             raise InvalidInput("the last message of the request is a recorded answer; there is nothing to answer")
-        for message in appended:
+        for index, message in enumerate(appended, kept):
             role = message.get("role")
             if not isinstance(role, str):
                 raise InvalidInput(f"a message needs a role, not {role!r:.80}")
             if base and role not in self.policy.appended_roles:
+                if role == "assistant" and index + 1 in self._anchors[base:]:
+                    raise InvalidInput(
+                        f"message {index} is a generated turn, but not as it was answered: "
+                        f"it differs in {difference(self.messages[index], message)}",
+                        hint="send the assistant's message as it was answered, or choose a wider matcher",
+                        matched=index,
+                    )
                 raise InvalidInput(
                     f"a message of role {role!r:.80} cannot follow a generated turn",
                     hint=f"allowed roles: {', '.join(sorted(self.policy.appended_roles))}",
@@ -252,8 +311,8 @@ class LinearTrajectory:
         tokenizer: Tokenizer,
     ) -> tuple[int, array[int], tuple[Span, ...]]:
         """The suffix of a request, joined to the ids of the turns it builds on."""
-        suffix, origins = _marked(tokenizer.suffix(self.messages[:kept], appended, request.tools))
-        joint = tokenizer.repair(_last_ids(records, REPAIR_WINDOW), suffix)
+        suffix, origins = marked(tokenizer.suffix(self.messages[:kept], appended, request.tools))
+        joint = tokenizer.repair(last_ids(records, REPAIR_WINDOW), suffix)
         length = records[-1].length
         if not 0 <= joint.drop <= min(self.policy.max_trim_tokens, length):
             raise TokenMismatch(
@@ -261,9 +320,12 @@ class LinearTrajectory:
                 f"at most {self.policy.max_trim_tokens} may be replaced",
                 index=length - joint.drop,
             )
+        if not 0 <= joint.skip <= len(suffix):
+            raise TokenMismatch(f"the boundary repair would skip {joint.skip} of {len(suffix)} new ids", index=length)
         between = integers(joint.ids, "the ids of a repair")
-        tail = between + suffix
-        return length - joint.drop, tail, spans(((REPAIRED, len(between)), *origins), len(tail), "origins")
+        tail = between + suffix[joint.skip :]
+        left = _without(origins, joint.skip)
+        return length - joint.drop, tail, spans(((REPAIRED, len(between)), *left), len(tail), "origins")
 
     def _lost_answer(self, base: int, fingerprint: str) -> str | None:
         """The answer to the last committed turn, if this request is the same and nothing was built on the answer."""
@@ -296,6 +358,8 @@ class LinearTrajectory:
     def advance(self, record: TurnRecord, kept_messages: int, appended: Iterable[dict[str, Any]], answer: str) -> None:
         """Add a checked record: the only step that commits anything, live or replayed."""
         message = record.message or {}
+        self.discarded_turns += len(self._committed) - record.base
+        self.discarded_tokens += self._sampled(record.base)
         del self._committed[record.base :], self._anchors[record.base :]
         new = [*appended, message]
         self.messages[kept_messages:] = new
@@ -334,7 +398,7 @@ class LinearTrajectory:
         self.check_version(prepared.expected_version)
         return TurnRecord(
             prepared.base, prepared.keep, prepared.tail, array("i"), array("f"), status, "", cause, prepared.origins,
-            fingerprint=prepared.fingerprint,
+            fingerprint=prepared.fingerprint, tools=prepared.tools,
         )  # fmt: skip
 
     def _drop_provisional_records(self) -> None:
@@ -349,48 +413,6 @@ class LinearTrajectory:
                 head=self.head,
                 expected=expected,
             )
-
-
-def sequence(records: Sequence[TurnRecord], keep: int | None = None) -> array[int]:
-    """The ids after these turns, all or the first `keep`."""
-    ids: array[int] = array("i", (0,)) * max([record.length for record in records], default=0)
-    with memoryview(ids) as room:
-        for record in records:
-            middle = record.keep + len(record.prompt)
-            room[record.keep : middle] = record.prompt
-            room[middle : middle + len(record.output)] = record.output
-    del ids[(records[-1].length if records else 0) if keep is None else keep :]
-    return ids
-
-
-def _last_ids(records: Sequence[TurnRecord], count: int) -> array[int]:
-    """The last ids after these turns, without assembling all of them."""
-    first = len(records)
-    below = 0
-    while first and below < count:
-        first -= 1
-        below = records[-1].length - records[first].keep
-    # From a turn in the middle, `keep` counts ids that are not here: subtract the ids before it. No later turn keeps
-    # fewer than that, or the search above would have continued.
-    start = records[first].keep if first < len(records) else 0
-    ids: array[int] = array("i")
-    for record in records[first:]:
-        del ids[record.keep - start :]
-        ids.extend(record.prompt)
-        ids.extend(record.output)
-    return ids[-count:]
-
-
-def _marked(tokenized: Tokenized) -> tuple[array[int], tuple[Span, ...]]:
-    ids = integers(tokenized.ids, "the ids of a tokenizer")
-    marked: list[Span] = []
-    end = 0
-    for start, stop in tokenized.injected:
-        if not end <= start <= stop <= len(ids):
-            raise InvalidInput(f"injected spans must be in order within {len(ids)} ids, but one is {(start, stop)}")
-        marked += [(TEMPLATE, start - end), (INJECTED, stop - start)]
-        end = stop
-    return ids, spans([*marked, (TEMPLATE, len(ids) - end)], len(ids), "origins")
 
 
 def _record(prepared: Prepared, reply: Reply, max_trim: int) -> TurnRecord:
@@ -409,7 +431,7 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> TurnRecord:
     return TurnRecord(
         prepared.base, keep, prompt, output, logprobs, STATUS_OF[reply.finish], reply.finish, str(reply.abort_cause),
         origins, spans(reply.weight_versions, len(output), "weight versions"), prepared.fingerprint,
-        message, str(reply.response_id), side,
+        message, str(reply.response_id), side, prepared.tools,
     )  # fmt: skip
 
 
@@ -423,7 +445,7 @@ def _as_seen(prepared: Prepared, prompt_ids: Sequence[int], max_trim: int) -> tu
     if seen == expected:
         return prepared.keep, prepared.tail, prepared.origins
     stored = sequence(prepared._stored)  # noqa: SLF001 - its own module
-    keep = _first_difference(stored, seen)
+    keep = first_difference(stored, seen)
     if len(stored) - keep > max_trim:
         raise TokenMismatch(
             f"the engine's prompt differs from the stored ids at index {keep} of {len(stored)}: "
@@ -436,14 +458,18 @@ def _as_seen(prepared: Prepared, prompt_ids: Sequence[int], max_trim: int) -> tu
     return keep, prompt, spans(((REPAIRED, replaced), (TEMPLATE, len(prompt) - replaced)), len(prompt), "origins")
 
 
-def _first_difference(one: array[int], other: array[int]) -> int:
-    """The first index where two lists of ids differ; the shorter length if one is a prefix of the other."""
-    shared = min(len(one), len(other))
-    for start in range(0, shared, _CHUNK):
-        stop = min(start + _CHUNK, shared)
-        if one[start:stop] != other[start:stop]:
-            return next(index for index in range(start, stop) if one[index] != other[index])
-    return shared
+def tools_digest(tools: Sequence[Mapping[str, Any]] | None) -> str:
+    """What identifies the tools of a request."""
+    return sha256(canonical(list(tools)).encode()).hexdigest()[:16] if tools else NO_TOOLS
+
+
+def bound(tokenizer: Tokenizer, arguments: Any) -> Tokenizer:
+    """The tokenizer for a request's `chat_template_kwargs`."""
+    bind = getattr(tokenizer, "with_arguments", None)
+    if bind is None:
+        raise InvalidInput("this tokenizer takes no chat_template_kwargs", hint="leave them out of the request")
+    chosen: Tokenizer = bind(arguments)
+    return chosen
 
 
 def _fingerprint(appended: Sequence[Message], request: ChatRequest) -> str:
@@ -451,3 +477,13 @@ def _fingerprint(appended: Sequence[Message], request: ChatRequest) -> str:
     tools = None if request.tools is None else list(request.tools)
     asked = {"messages": appended, "tools": tools, "options": dict(request.options)}
     return sha256(encode_payload(asked)).hexdigest()
+
+
+def _without(origins: Sequence[Span], count: int) -> list[Span]:
+    """Spans without their first `count` ids."""
+    left = []
+    for mark, length in origins:
+        gone = min(length, count)
+        count -= gone
+        left.append((mark, length - gone))
+    return left

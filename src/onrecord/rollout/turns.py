@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from math import isnan
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from onrecord.errors import InvalidInput
@@ -71,14 +71,22 @@ class Tokenized(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """How stored ids and a new suffix are joined: drop the last `drop` stored ids, insert `ids` between."""
+    """How stored ids and a new suffix are joined: drop the last `drop` stored ids, insert `ids` between them.
+
+    `skip` leaves out the first ids of the suffix, because the stored ids already end with them.
+    """
 
     drop: int = 0
     ids: Sequence[int] = ()
+    skip: int = 0
 
 
 class Tokenizer(Protocol):
-    """Turns messages into ids. `prepare` takes one; its methods must be pure functions."""
+    """Turns messages into ids. `prepare` takes one; its methods must be pure functions.
+
+    It may also have `with_arguments(arguments)`, which returns a tokenizer for the `chat_template_kwargs` of a request,
+    and `text_of(ids)`, which returns the text of sampled ids.
+    """
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> Tokenized:
         """The ids of the whole first prompt, up to where the assistant's turn begins."""
@@ -114,6 +122,8 @@ class TurnRecord:
     message: dict[str, Any] | None = None
     response_id: str = ""
     side_payloads: dict[str, Any] = field(default_factory=dict)
+    tools: str = ""
+    """What identifies the tools of its request; empty in logs of earlier versions."""
     length: int = field(init=False, compare=False, repr=False)
     """How many ids the sequence has with this turn; read for every turn whenever ids are assembled."""
 
@@ -127,6 +137,8 @@ def integers(values: Sequence[int], what: str) -> array[int]:
         ids = values
     else:
         try:
+            if bool in set(map(type, values)):
+                raise TypeError
             ids = array("i", values)
         except (TypeError, OverflowError):
             raise InvalidInput(f"{what} must be integers from 0 to 2,147,483,647") from None
@@ -136,13 +148,14 @@ def integers(values: Sequence[int], what: str) -> array[int]:
 
 
 def floats(values: Sequence[float], what: str) -> array[float]:
-    """Numbers as an array of float32, or one clear error."""
+    """Numbers as an array of float32, or one clear error. A number that float32 cannot hold is refused too."""
     try:
         kept = values if isinstance(values, array) and values.typecode == "f" else array("f", values)
     except (TypeError, OverflowError):
         raise InvalidInput(f"{what} must be numbers") from None
-    if isnan(sum(kept)) and any(map(isnan, kept)):
-        raise InvalidInput(f"{what} must be numbers, but one is NaN")
+    if not isfinite(sum(kept)) and not all(map(isfinite, kept)):
+        index = next(index for index, value in enumerate(kept) if not isfinite(value))
+        raise InvalidInput(f"{what} must be finite numbers of float32, but number {index} is {values[index]!r:.40}")
     return kept
 
 

@@ -111,7 +111,7 @@ def _parquet(samples: Iterable[Sample]) -> Iterator[bytes]:
         "weight_versions": pa.list_(
             pa.struct([("version", pa.string()), ("start", pa.int32()), ("end", pa.int32())])
         ),
-        "side_payloads": pa.string(),
+        "side_payloads": pa.string(), "discarded_tokens": pa.int64(),
     })  # fmt: skip
     drain = _Drain()
     with pq.ParquetWriter(drain, schema, compression="zstd") as out:
@@ -127,7 +127,7 @@ def _row(sample: Sample) -> dict[str, Any]:
         "session": sample.session, "index": sample.index, "status": sample.status, "finish": sample.finish,
         "cause": sample.cause, "tokens": sample.tokens, "loss_mask": sample.loss_mask, "logprobs": sample.logprobs,
         "provenance": sample.provenance, "turn_ends": sample.turn_ends, "weight_versions": weights,
-        "side_payloads": _json(sample.side_payloads),
+        "side_payloads": _json(sample.side_payloads), "discarded_tokens": sample.discarded_tokens,
     }  # fmt: skip
 
 

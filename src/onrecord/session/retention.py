@@ -33,6 +33,8 @@ class Policy(NamedTuple):
     """For sessions that are open, active or resumed; never, unless it is set."""
     tell_idle_after: float | None = 60
     """After how many days a sweep names a session that is neither closed nor paused."""
+    erase_retired_after: float | None = 30
+    """For rollouts that were handed to a trainer or deleted: their token ids go, and requests still get 410."""
 
     def erase_after(self, status: str) -> float | None:
         """The days after which the transcript of a session in this state is erased."""
@@ -152,7 +154,7 @@ def sweep(
             if not dry_run:
                 open_session(head.session).archive(f"retention: {reason}")
             yield Swept(head.session, head.name, "archive", reason, 0, 0)
-        if not _due(policy.erase_after(head.status), idle):
+        if not _due(policy.erase_after(head.status), idle) and not _retired(store, head, policy, idle):
             if head.status in LIVE and head.status != PAUSED and _due(policy.tell_idle_after, idle):
                 yield Swept(head.session, head.name, "idle", f"{head.status}, idle for {idle:.0f} days", 0, 0)
             continue
@@ -201,6 +203,13 @@ def _had_its_time(store: Store, child: Head, policy: Policy, now: int) -> bool:
         return True
     erasures = store.read(child.session, after=child.forked_at, kinds=("payload.erased",))
     return any((open_record(record).data or {}).get("scope") == "transcript" for record in erasures)
+
+
+def _retired(store: Store, head: Head, policy: Policy, idle: float) -> bool:
+    """Whether this is a retired rollout whose time has come."""
+    if head.status not in (CLOSED, ARCHIVED) or not _due(policy.erase_retired_after, idle):
+        return False
+    return bool(store.read(head.session, after=head.forked_at, kinds=("rollout.retired",), bodies=(), limit=1))
 
 
 def _due(days: float | None, idle: float) -> bool:

@@ -221,12 +221,6 @@ def test_a_session_that_cannot_be_made(steady, body):
     assert len(proxy.records.sessions()) == before
 
 
-def test_a_name_is_taken_once(proxy):
-    """A name that is taken is 409."""
-    proxy.new(name="task-17")
-    assert code_of(proxy.http.post("/sessions", json={"name": "task-17"})) == (409, "name_taken")
-
-
 def test_every_status_is_of_an_error_there_is():
     """The table of statuses has only codes of existing errors, so that a renamed error does not become a 500."""
     found, seen = [OnrecordError], set()

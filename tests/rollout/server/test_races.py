@@ -132,20 +132,24 @@ def test_what_is_brought_back_is_what_left(start, engine):
     assert engine.prompts()[-1] == engine.prompts()[1]
 
 
-def test_two_proxies_do_not_write_one_lane(start):
-    """A session belongs to one proxy at a time: another one names the holder, and takes over only if asked to."""
+def test_two_proxies_do_not_write_one_lane(start, engine, at_once):
+    """While a proxy runs a turn, another one names the holder, and takes over only if asked to."""
     here, there = start(), start()
     session = here.new()
     message = message_of(here.chat(session, [USER]))
+    engine.script.append(waits(says("Fine.")))
+    running = at_once(here.chat, session, [USER, message, USER])
+    for _request in range(2):
+        assert engine.arrived.acquire(timeout=20)
     refused = there.chat(session, [USER, message, USER])
     assert code_of(refused) == (409, "lease_held")
     assert refused.headers["retry-after"]
     assert there.record(session)["head"]["num_assistant"] == 1  # reading takes no lane
     moved = there.chat(session, [USER, message, USER], headers={"onrecord-takeover": "true"})
     assert message_of(moved)["content"] == "Fine."
-    assert code_of(here.chat(session, [USER, message, USER])) == (409, "lease_lost")
-    assert code_of(here.chat(session, [USER, message, USER])) == (409, "lease_held")
-    again = here.chat(session, [USER, message, USER], headers={"onrecord-takeover": "true"})
+    engine.go_on.set()
+    assert code_of(running.result()) == (409, "lease_lost")
+    again = here.chat(session, [USER, message, USER])
     assert again.content == moved.content  # the answer is on record: no second generation
 
 

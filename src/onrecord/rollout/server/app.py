@@ -5,6 +5,7 @@
     DELETE /sessions/{id}                         give it up
     POST   /sessions/{id}/v1/chat/completions     a turn
     POST   /sessions/{id}/samples                 freeze and read its samples; {"acknowledge": digest} confirms them
+    POST   /weights                               the version of the weights, for engines that do not name it
     GET    /health, /metrics
 
 A turn is its own task: it keeps running if its client hangs up, so the generated reply is recorded and the repeated
@@ -29,6 +30,7 @@ from onrecord.aio import settled
 from onrecord.errors import (
     InvalidInput,
     LeaseLost,
+    NameTaken,
     OnrecordError,
     ProxyBusy,
     SessionClosed,
@@ -43,7 +45,7 @@ from onrecord.log.head import refuse_ended
 from onrecord.log.names import is_ulid, make_ulid
 from onrecord.machine import entropy
 from onrecord.rollout.engines import check_request, load_json
-from onrecord.rollout.matching import canonical
+from onrecord.rollout.matching import canonical, same_json
 from onrecord.rollout.recording import POLICY_AGENT, refuse_retired
 from onrecord.rollout.server.answers import problem, problem_of, respond
 from onrecord.rollout.server.chat import Chat
@@ -54,7 +56,7 @@ from onrecord.rollout.server.shelf import Shelf
 from onrecord.rollout.server.upstream import Refusal, Upstream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from starlette.requests import Request
 
@@ -69,7 +71,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TAKEOVER_HEADER = "onrecord-takeover"
 """With the value `true`, the proxy takes the lease over from its present holder."""
+SESSION_FIELDS = ("name", "metadata")
 SAMPLE_OPTIONS = ("merge", "max_seq_len")
+NAME_LIMIT = 200
+"""The longest name of a version of weights, in characters."""
 LARGE_BODY = 64 * 1024
 """From this many bytes, a request is parsed on a thread."""
 _MOVED_ON = (LeaseLost, SessionClosed, SessionErased, SessionRetired, StoreError)
@@ -97,6 +102,7 @@ class Proxy:
         routes = [
             Route("/health", self.health),
             Route("/metrics", self.show_metrics),
+            Route("/weights", self.report_weights, methods=["POST"]),
             Route("/sessions", self.create, methods=["POST"]),
             Route("/sessions/{id}", self.show, methods=["GET"]),
             Route("/sessions/{id}", self.delete, methods=["DELETE"]),
@@ -147,15 +153,43 @@ class Proxy:
         """What Prometheus reads."""
         return Response(self.metrics.page(), media_type=CONTENT_TYPE)
 
+    async def report_weights(self, request: Request) -> Response:
+        """Take note of the weights that the engine has from now on; replies that name none are recorded with it."""
+        asked = await self._body(request)
+        _refuse_unknown(asked, ("version",), "weights")
+        version = asked.get("version")
+        if not isinstance(version, str | int) or isinstance(version, bool) or not 0 < len(str(version)) <= NAME_LIMIT:
+            raise InvalidInput(f"version must be text of at most {NAME_LIMIT} characters, or an integer")
+        self.chat.weights = str(version)
+        return JSONResponse({"version": self.chat.weights})
+
     async def create(self, request: Request) -> Response:
         """A new session."""
         asked = await self._body(request, empty=True)
-        metadata = asked.get("metadata", {})
+        _refuse_unknown(asked, SESSION_FIELDS, "a new session")
+        metadata, name = asked.get("metadata", {}), asked.get("name")
         if not isinstance(metadata, dict):
             raise InvalidInput("metadata must be an object")
-        name = asked.get("name") or f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
-        session = await settled(partial(self.records.create, name, agent=POLICY_AGENT, metadata=metadata))
-        return JSONResponse({"session_id": session.id, "name": name})
+        if name is not None and not isinstance(name, str):
+            raise InvalidInput("the name of a session must be text")
+        return JSONResponse(await settled(partial(self._create, name, metadata)))
+
+    def _create(self, name: str | None, metadata: dict[str, Any]) -> dict[str, Any]:
+        """A new session. If it has a name, the same request again after a lost reply gets the same session."""
+        chosen = name or f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
+        try:
+            session = self.records.create(chosen, agent=POLICY_AGENT, metadata=metadata)
+            return {"session_id": session.id, "name": chosen, "created": True}
+        except NameTaken:
+            head = self.records.named(chosen)
+            if head is None:
+                raise
+        session = self.records.get(head.session, agent=POLICY_AGENT)
+        refuse_retired(session)
+        refuse_ended(session.head)
+        if not same_json(session.views.facts.metadata, metadata):
+            raise NameTaken(f"there is a session named {chosen!r} with other metadata", hint="choose another name")
+        return {"session_id": session.id, "name": chosen, "created": False}
 
     async def show(self, request: Request) -> Response:
         """A session's record."""
@@ -191,11 +225,7 @@ class Proxy:
             await self._on(live, settled(partial(live.acknowledge, str(digest))))
             self.shelf.drop(live)
             return JSONResponse({"session_id": live.id, "digest": digest, "retired": True})
-        unknown = set(asked) - set(SAMPLE_OPTIONS)
-        if unknown:
-            raise InvalidInput(
-                f"unknown option {min(unknown)!r:.80}", hint=f"the options of samples: {', '.join(SAMPLE_OPTIONS)}"
-            )
+        _refuse_unknown(asked, SAMPLE_OPTIONS, "samples")
         return await self._on(live, settled(lambda: JSONResponse(live.samples(asked))))
 
     async def complete(self, request: Request) -> Response:
@@ -215,7 +245,7 @@ class Proxy:
         live = await self._live(request)
         turn = live.turn
         if turn is None:
-            turn = self._start(live, asked, wanted)
+            turn = self._start(live, asked, wanted, takeover=_takes_over(request))
         elif live.asked == wanted:
             self.metrics.joined.inc()
         else:
@@ -232,10 +262,10 @@ class Proxy:
 
     # Behind them
 
-    def _start(self, live: Live, asked: dict[str, Any], wanted: str) -> Turn:
+    def _start(self, live: Live, asked: dict[str, Any], wanted: str, *, takeover: bool) -> Turn:
         if len(self._turns) >= self.settings.turns_limit:
             raise ProxyBusy(f"this proxy is running {len(self._turns):,} turns, its limit")
-        turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked)))
+        turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked, takeover=takeover)))
         live.turn, live.asked = turn, wanted
         self._turns.add(turn)
         self.metrics.in_flight.set(len(self._turns))
@@ -250,9 +280,9 @@ class Proxy:
         turn.add_done_callback(ended)
         return turn
 
-    async def _turn(self, live: Live, asked: dict[str, Any]) -> str | Refusal:
+    async def _turn(self, live: Live, asked: dict[str, Any], *, takeover: bool) -> str | Refusal:
         try:
-            return await self.chat.turn(live, asked)
+            return await self.chat.turn(live, asked, takeover=takeover)
         except Exception:
             if live.has_open_turn:  # its end could not be recorded: releasing the lease implies it
                 self.shelf.evict(live)
@@ -271,8 +301,7 @@ class Proxy:
             live.users -= 1
 
     async def _live(self, request: Request) -> Live:
-        takeover = request.headers.get(TAKEOVER_HEADER, "").lower() == "true"
-        return await self.shelf.get(_session_id(request), takeover=takeover)
+        return await self.shelf.get(_session_id(request), takeover=_takes_over(request))
 
     async def _body(self, request: Request, *, empty: bool = False) -> dict[str, Any]:
         """The body of a request, read up to the limit."""
@@ -291,6 +320,17 @@ class Proxy:
         if not isinstance(asked, dict):
             raise InvalidInput("the body must be a JSON object")
         return asked
+
+
+def _refuse_unknown(asked: dict[str, Any], known: Sequence[str], what: str) -> None:
+    """Refuse a field that would have no effect: it may be a misspelled one."""
+    unknown = set(asked) - set(known)
+    if unknown:
+        raise InvalidInput(f"unknown field {min(unknown)!r:.80}", hint=f"the fields of {what}: {', '.join(known)}")
+
+
+def _takes_over(request: Request) -> bool:
+    return request.headers.get(TAKEOVER_HEADER, "").lower() == "true"
 
 
 def _session_id(request: Request) -> str:

@@ -43,13 +43,15 @@ class Chat:
         self.upstream = upstream
         self.metrics = metrics
         self.clock = clock
+        self.weights: str | None = None
+        """The version of the engine's weights as the trainer reported it; for engines that do not name it."""
         self._steps = asyncio.Semaphore(STEPS_AT_ONCE)
 
-    async def turn(self, live: Live, request: dict[str, Any]) -> str | Refusal:
+    async def turn(self, live: Live, request: dict[str, Any], *, takeover: bool = False) -> str | Refusal:
         """The recorded answer to a request; or the engine's refusal, which is not recorded."""
         settings, retries = self.settings, 0
         while True:
-            begun = await self._recorded("begin", partial(live.begin, request))
+            begun = await self._recorded("begin", partial(live.begin, request, takeover=takeover))
             if isinstance(begun, str):
                 self.metrics.replays.inc()
                 return begun
@@ -108,13 +110,18 @@ class Chat:
             return earlier._replace(finish=LENGTH, abort_cause="")
         build = partial(_body, self.settings.dialect, request, prompt, done)
         body = await settled(build) if len(prompt) > LARGE_PROMPT else build()
+        weights = self.weights
         with self.metrics.upstream_seconds.time():
             answered = await self.upstream.ask(body)
         if isinstance(answered, Refusal):
             return answered
-        read = partial(read_reply, self.settings.dialect, answered, [*prompt, *done])
+        read = partial(read_reply, self.settings.dialect, answered, [*prompt, *done], self.settings.parse)
         reply = await settled(read) if len(prompt) > LARGE_PROMPT else read()
-        return joined(earlier, reply) if earlier else reply
+        if weights is not None and reply.output_ids and not reply.weight_versions:
+            # If the weights changed meanwhile, it is unknown which of them sampled which token.
+            version = weights if self.weights == weights else ""
+            reply = reply._replace(weight_versions=((version, len(reply.output_ids)),))
+        return joined(earlier, reply, begun.decode, self.settings.parse) if earlier else reply
 
     async def _ended(self, step: str, live: Live, begun: Begun, reply: Reply, request: dict[str, Any]) -> str:
         """Record the end of a turn, and only then return the answer."""
@@ -142,6 +149,8 @@ class Chat:
         self.metrics.turns.labels(reply.finish).inc()
         self.metrics.tokens.labels("aborted" if reply.finish == ABORT else "sampled").inc(len(reply.output_ids))
         self.metrics.tokens.labels("prompt").inc(len(begun.prepared.tail))
+        if reply.finish != ABORT:
+            self.metrics.tokens.labels("discarded").inc(begun.prepared.discards)
 
     async def _recorded(self, step: str, call: Callable[[], R]) -> R:
         async with self._steps:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, TrajectoryMoved
 from onrecord.rollout.recording import open_rollout, read_lane
 from onrecord.rollout.turns import ChatRequest, Reply
 
 if TYPE_CHECKING:
     import asyncio
     from array import array
+    from collections.abc import Callable, Sequence
 
     from onrecord.rollout.lane import Lane
     from onrecord.rollout.recording import Intent, Rollout
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
 
+T = TypeVar("T")
 _NOT_THE_TURN = ("messages", "tools", "stream", "stream_options")
 """Fields that do not identify a turn: a retry may ask for a stream even if the first request did not."""
 
@@ -32,16 +36,18 @@ class Begun(NamedTuple):
     intent: Intent
     unfinished: Reply | None
     """What the aborted try of this same turn had sampled."""
+    decode: Callable[[Sequence[int]], str] | None = None
+    """Turns ids into text, if the tokenizer can."""
 
 
 class Live:
     """One session with its lease held by this proxy. Its methods block, and run on threads, one at a time."""
 
-    def __init__(self, rollout: Rollout, tokenizer: Tokenizer) -> None:
+    def __init__(self, rollout: Rollout, tokenizer: Tokenizer, lease_seconds: float) -> None:
         self.id = rollout.session.id
         self.rollout = rollout
         self.tokenizer = tokenizer
-        self.holder = rollout.session.lease.holder if rollout.session.lease else {}
+        self.lease_seconds = lease_seconds
         self.turn: asyncio.Task[str | Refusal] | None = None
         """The running turn; only the event loop uses this field."""
         self.asked: object = None
@@ -49,6 +55,12 @@ class Live:
         self.users = 0
         """How many requests are using it."""
         self._lock = Lock()
+
+    @property
+    def holder(self) -> dict[str, object]:
+        """The holder of its lease: this handle."""
+        lease = self.rollout.session.lease
+        return lease.holder if lease else {}
 
     @property
     def is_idle(self) -> bool:
@@ -60,16 +72,46 @@ class Live:
         """Whether a turn began and its end is not on record."""
         return self.rollout.lane.open is not None
 
-    def begin(self, request: dict[str, Any]) -> Begun | str:
-        """Prepare a turn and record its intent; or return the recorded answer."""
+    def begin(self, request: dict[str, Any], *, takeover: bool = False) -> Begun | str:
+        """Prepare a turn and record its intent; or return the recorded answer.
+
+        Another proxy may have had the lease in the meantime. So a request is refused, and a recorded answer returned,
+        only while the lease is still ours. If it is not, the lease is acquired again and the request judged again.
+        """
         options = {name: value for name, value in request.items() if name not in _NOT_THE_TURN}
-        asked = ChatRequest(request["messages"], request.get("tools"), options)
+        asked, model = ChatRequest(request["messages"], request.get("tools"), options), str(request.get("model") or "")
         with self._lock:
+            try:
+                return self._begin(asked, model)
+            except LeaseLost:
+                self.rollout.regain(takeover=takeover, lease_seconds=self.lease_seconds)
+                return self._begin(asked, model)
+
+    def _begin(self, asked: ChatRequest, model: str) -> Begun | str:
+        try:
             prepared = self.rollout.prepare(asked, self.tokenizer)
-            if prepared.answer is not None:
-                return prepared.answer
-            intent = self.rollout.intend(prepared, model=str(request.get("model") or ""))
-            return Begun(prepared, prepared.prompt_ids, intent, self._unfinished(prepared))
+        except (InvalidInput, TrajectoryMoved):
+            self._must_be_current()
+            raise
+        if prepared.answer is not None:
+            self._must_be_current()
+            return prepared.answer
+        intent = self.rollout.intend(prepared, model=model)
+        decode = getattr(self.tokenizer, "text_of", None)
+        return Begun(prepared, prepared.prompt_ids, intent, self._unfinished(prepared), decode)
+
+    def _must_be_current(self) -> None:
+        if not self.rollout.is_current:
+            raise LeaseLost("another proxy has had this session in the meantime")
+
+    def _stepped(self, step: Callable[[], T]) -> T:
+        """Run a step that needs the lease; if another proxy had it in the meantime, acquire it again first."""
+        with self._lock:
+            try:
+                return step()
+            except LeaseLost:
+                self.rollout.regain(lease_seconds=self.lease_seconds)
+                return step()
 
     def _unfinished(self, prepared: Prepared) -> Reply | None:
         record = self.rollout.trajectory.provisional
@@ -110,13 +152,18 @@ class Live:
     def describe(self, *, tokens: bool) -> dict[str, Any]:
         """What is on record, as JSON."""
         with self._lock:
-            return describe(self.rollout.session, self.rollout.lane, tokens=tokens)
+            self.rollout.session.refresh()  # another proxy may have continued it
+            return describe(self.rollout.session, self.rollout.refresh().lane, tokens=tokens)
 
     def samples(self, options: dict[str, Any]) -> dict[str, Any]:
         """Freeze the samples and return them: the same bytes at every read."""
+        frozen = self._stepped(lambda: self.rollout.freeze(**options))
         with self._lock:
-            frozen = self.rollout.freeze(**options)
             made = self.rollout.samples()
+        if not all(isfinite(float(sample.logprobs.sum())) for sample in made):
+            raise AssemblyFailed(
+                "a recorded logprob is not finite, which JSON cannot carry", hint="export the session to a file"
+            )
         return {
             "session_id": self.id,
             "digest": frozen.digest,
@@ -129,14 +176,16 @@ class Live:
 
     def acknowledge(self, digest: str) -> None:
         """Record that the trainer has the samples, and retire the session."""
-        with self._lock:
+
+        def both() -> None:
             self.rollout.acknowledge(digest)
             self.rollout.retire("handed over")
 
+        self._stepped(both)
+
     def delete(self) -> None:
         """Retire the session without samples; its record is kept, and its id is never reused."""
-        with self._lock:
-            self.rollout.retire("deleted", unacknowledged=True)
+        self._stepped(lambda: self.rollout.retire("deleted", unacknowledged=True))
 
     def leave(self) -> None:
         """Release the lease."""
@@ -154,8 +203,10 @@ def load(
     takeover: bool = False,
 ) -> Live:
     """Load a session from its log and acquire the lease of its lane."""
-    rollout = open_rollout(records, id, policy=policy, create=False, takeover=takeover, lease_seconds=lease_seconds)
-    return Live(rollout, tokenizer)
+    rollout = open_rollout(
+        records, id, policy=policy, create=False, takeover=takeover, shared=True, lease_seconds=lease_seconds
+    )
+    return Live(rollout, tokenizer, lease_seconds)
 
 
 def describe(session: Session, lane: Lane, *, tokens: bool) -> dict[str, Any]:
@@ -166,6 +217,7 @@ def describe(session: Session, lane: Lane, *, tokens: bool) -> dict[str, Any]:
         "name": session.name,
         "metadata": session.views.facts.metadata,
         "head": trajectory.head,
+        "discarded": {"turns": trajectory.discarded_turns, "tokens": trajectory.discarded_tokens},
         "turn_under_way": lane.open is not None,
         "frozen": None if lane.frozen is None else lane.frozen.digest,
         "messages": trajectory.messages,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from onrecord.errors import InvalidInput
-from onrecord.rollout.tokens import TemplateTokenizer, read_config
+from onrecord.rollout.tokens import TemplateTokenizer, read_config, read_stops
 
 
-def load_tokenizer(directory: str) -> TemplateTokenizer:
+def load_tokenizer(directory: str, *, replace_stop: bool = False) -> TemplateTokenizer:
     """The tokenizer of a directory, or of a `tokenizer.json` with its configuration beside it."""
     path = Path(directory).expanduser()
     file = path if path.suffix == ".json" else path / "tokenizer.json"
@@ -20,7 +21,14 @@ def load_tokenizer(directory: str) -> TemplateTokenizer:
             f"cannot read the tokenizer: {problem}",
             hint="name a directory with tokenizer.json and tokenizer_config.json",
         ) from None
-    return TemplateTokenizer(described, *read_config(config or "{}", template))
+    stops = read_stops(_beside(file, "generation_config.json") or "{}")
+    return TemplateTokenizer(
+        described, *read_config(config or "{}", template), stops=stops, replace_stop=replace_stop, now=_now
+    )
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
 
 
 def _beside(file: Path, name: str) -> str | None:

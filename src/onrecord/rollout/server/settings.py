@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from onrecord.errors import InvalidInput
 from onrecord.log.store import LEASE_SECONDS
 from onrecord.rollout.engines import DIALECTS, SGLANG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RETRY, CONTINUE, PASS, UNAVAILABLE = "retry", "continue", "pass", "503"
 ABORT_POLICIES = (RETRY, CONTINUE, PASS, UNAVAILABLE)
@@ -63,6 +66,8 @@ class Settings(NamedTuple):
     upstream_seconds: float = UPSTREAM_SECONDS
     drain_seconds: int = DRAIN_SECONDS
     lease_seconds: float = LEASE_SECONDS
+    parse: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    """Finds the tool calls in the text of a reply; None: those between `<tool_call>` marks."""
 
     @property
     def is_local(self) -> bool:

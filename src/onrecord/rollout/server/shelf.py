@@ -99,7 +99,8 @@ class Shelf:
         self._metrics.in_memory.set(len(self._live))
 
     async def _leave(self, live: Live) -> None:
+        holder = live.holder
         try:
             await settled(live.leave)
         except OnrecordError:
-            self._left_over[live.id] = live.holder
+            self._left_over[live.id] = holder

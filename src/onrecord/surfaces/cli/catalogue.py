@@ -101,7 +101,7 @@ _LIST = (
 
 _PROXY = (
     Option("--upstream", "serve: the inference engine", "URL"),
-    Option("--tokenizer", "serve: a directory with tokenizer.json and tokenizer_config.json", "DIR"),
+    Option("--tokenizer", "serve: a directory with tokenizer.json, or your own as module:name", "DIR"),
     Option("--dialect", "serve: the engine's protocol (default: sglang)", "DIALECT",
            choices=("sglang", "vllm", "vllm-completions")),
     Option("--abort-policy", "serve: what to do with an aborted turn (default: retry)", "POLICY",
@@ -111,10 +111,12 @@ _PROXY = (
     Option("--port", "serve: the port (default: 8700); 0 takes a free one", "PORT"),
     Option("--token-file", "serve: a file with the clients' token (or ONRECORD_ROLLOUT_TOKEN)", "FILE"),
     Option("--allow-host", "serve: another host name that clients may use", "NAME", many=True),
-    Option("--matcher", "serve: how messages are compared with those on record (default: strict)", "MATCHER",
-           choices=("strict", "loose_tool_call", "role_content_only")),
+    Option("--matcher", "serve: how messages are compared: strict, loose_reasoning (default), loose_tool_call, "
+           "role_content_only, or your own function as module:name", "MATCHER"),
+    Option("--parser", "serve: your function that finds tool calls in a reply, as module:name", "NAME"),
     Option("--max-rollback", "serve: how many generated turns a client may discard (default: 1)", "N"),
     Option("--max-trim-tokens", "serve: how many trailing ids an engine may render again (default: 0)", "N"),
+    Option("--new-tools", "serve: accept tools that the model did not see in the first prompt"),
     Option("--turns-limit", "serve: how many turns may run at once", "N"),
     Option("--lease-seconds", "serve: how long a silent proxy keeps its leases", "SECONDS"),
     Option("--timeout", "serve: how long a generation may take", "SECONDS"),

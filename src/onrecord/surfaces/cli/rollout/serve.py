@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.environment import ROLLOUT_TOKEN_VARIABLE
 from onrecord.errors import InvalidInput
+from onrecord.surfaces.cli.rollout.named import is_named, named, tokenizer_of
 from onrecord.surfaces.cli.shared.exits import OK
 from onrecord.surfaces.cli.shared.place import need, option
 
@@ -35,7 +36,10 @@ def serve(call: Call, words: list[str]) -> int:
             hint='pip install "onrecord[rollout]"',
         ) from None
     settings, policy = _settings(call, upstream).checked(), _policy(call).checked()
-    tokenizer = load_tokenizer(place)
+    if is_named(place):
+        tokenizer = tokenizer_of(named(place, "tokenizer"), place)
+    else:
+        tokenizer = load_tokenizer(place, replace_stop=policy.max_trim_tokens > 0)
 
     def announce(url: str) -> None:
         if call.output.json:
@@ -66,6 +70,7 @@ def _settings(call: Call, upstream: str) -> Settings:
         "turns_limit": call.number("turns-limit"),
         "upstream_seconds": call.amount("timeout"),
         "lease_seconds": call.amount("lease-seconds"),
+        "parse": _function(call, "parser"),
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     return Settings(upstream, hosts=tuple(call.many("allow-host")), **given)
@@ -75,11 +80,20 @@ def _policy(call: Call) -> Policy:
     from onrecord.rollout.trajectory import Policy
 
     chosen: dict[str, Any] = {
-        "matcher": call.get("matcher"),
+        "matcher": _function(call, "matcher"),
         "max_rollback": call.number("max-rollback"),
         "max_trim_tokens": call.number("max-trim-tokens"),
+        "new_tools": True if "new-tools" in call else None,
     }
     return Policy(**{name: value for name, value in chosen.items() if value is not None})
+
+
+def _function(call: Call, name: str) -> Any:
+    """An option that names a function as module:name; any other text is returned as it is."""
+    text = call.get(name)
+    if text is None or (name == "matcher" and not is_named(text)):
+        return text
+    return named(text, name)
 
 
 def _token(call: Call) -> str | None:

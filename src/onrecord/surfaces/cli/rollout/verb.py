@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import AssemblyFailed, PayloadErased
-from onrecord.rollout.recording import POLICY_AGENT, lane_samples, read_lane
+from onrecord.errors import AssemblyFailed, DamagedLog, PayloadErased
+from onrecord.rollout.recording import POLICY_AGENT, check_chain, lane_samples, read_lane
 from onrecord.rollout.writing import pieces, writer
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import OK, PARTIAL, UsageError
@@ -63,6 +63,10 @@ class _Told:
         self.statuses: dict[str, int] = {}
         self.without: dict[str, str] = {}
         """Sessions without a sample, and why."""
+        self.skipped: dict[str, str] = {}
+        """Sessions that `--all` leaves out: a trainer has their samples, or they were deleted."""
+        self.damaged: list[str] = []
+        self.discarded = 0
 
     def samples(self) -> Iterator[Sample]:
         """The samples of all sessions."""
@@ -70,17 +74,26 @@ class _Told:
         for done, head in enumerate(self._heads, 1):
             session = Session(records.store, head.session, agent=self._agent, clock=records.clock)
             try:
-                for sample in lane_samples(session, read_lane(session, self._agent), **self._options):
+                lane = read_lane(session, self._agent)
+                ended = lane.retired is not None or lane.acknowledged
+                if ended and "all" in self._call:
+                    self.skipped[head.name] = "acknowledged" if lane.acknowledged else "retired"
+                    continue
+                check_chain(session)
+                for sample in lane_samples(session, lane, **self._options):
                     self._count(sample)
                     yield sample
-            except (AssemblyFailed, PayloadErased) as problem:
+            except (AssemblyFailed, PayloadErased, DamagedLog) as problem:
                 self.without[head.name] = str(problem)
+                if isinstance(problem, DamagedLog):
+                    self.damaged.append(head.name)
             progress(done, len(self._heads))
         progress.finish()
 
     def _count(self, sample: Sample) -> None:
         self.count += 1
         self.tokens += len(sample.tokens)
+        self.discarded += sample.discarded_tokens
         self.statuses[sample.status] = self.statuses.get(sample.status, 0) + 1
 
     def report(self, path: Path) -> int:
@@ -88,8 +101,9 @@ class _Told:
         data = {
             "file": str(path), "bytes": path.stat().st_size, "sessions": len(self._heads), "samples": self.count,
             "tokens": self.tokens, "statuses": self.statuses, "without": self.without,
+            "skipped": self.skipped, "discarded_tokens": self.discarded,
         }  # fmt: skip
-        sessions = len(self._heads) - len(self.without)
+        sessions = len(self._heads) - len(self.without) - len(self.skipped)
         amount = f"{counted(self.count, 'sample')}, {counted(self.tokens, 'token')} of {counted(sessions, 'session')}"
         sentence = f"wrote {amount}, to {path}"
         self._call.output.done("rollout_export", data, sentence)
@@ -97,8 +111,16 @@ class _Told:
             self._call.output.table(
                 ("!status", ">samples"), [[Cell(s, "strong"), str(n)] for s, n in self.statuses.items()]
             )
-        if "all" in self._call:
-            return OK  # many sessions of a store are not rollouts
-        for name, why in self.without.items():
-            self._call.output.note(f"{name}: {why}")
-        return PARTIAL if self.without else OK
+        if self.discarded:
+            self._call.output.note(
+                f"{counted(self.discarded, 'sampled token')} on record are in no sample: their turns were replaced, "
+                "follow an unfinished turn or did not fit"
+            )
+        if self.skipped:
+            named = counted(len(self.skipped), "session")
+            self._call.output.note(f"left out {named} that were handed over or deleted; name one to export it")
+        # With --all, many sessions of a store are not rollouts; but a damaged one is always named.
+        missing = self.damaged if "all" in self._call else list(self.without)
+        for name in missing:
+            self._call.output.note(f"{name}: {self.without[name]}")
+        return PARTIAL if missing else OK

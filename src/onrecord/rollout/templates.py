@@ -1,0 +1,152 @@
+"""Chat templates: Jinja with the functions that templates of Hugging Face models expect.
+
+The same as in Transformers: `tojson` with its arguments and without HTML escapes, `strftime_now`, `raise_exception`,
+`{% generation %}` and loop controls, in a sandbox.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from onrecord.errors import InvalidInput, TokenizationFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+
+    from onrecord.rollout.matching import Message
+
+RESERVED = ("messages", "tools", "documents", "add_generation_prompt")
+"""Names of a template that `chat_template_kwargs` may not set."""
+_FAILURES = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+
+
+class ChatTemplate:
+    """A chat template that turns messages into text."""
+
+    def __init__(self, text: str, now: Callable[[], datetime] | None = None) -> None:
+        from jinja2 import TemplateError, nodes
+        from jinja2.ext import Extension, loopcontrols
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        class Generation(Extension):
+            """The tag `{% generation %}`: training code marks the assistant's text with it; here it has no effect."""
+
+            tags = {"generation"}  # noqa: RUF012  # Jinja's own type is an instance attribute
+
+            def parse(self, parser: Any) -> Any:
+                """The body of the tag."""
+                line = next(parser.stream).lineno
+                body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+                return nodes.Scope(body).set_lineno(line)
+
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _refuse
+        if now is not None:
+            environment.globals["strftime_now"] = lambda form: now().strftime(form)
+        self._failures = (TemplateError, *_FAILURES)
+        try:
+            self._template = environment.from_string(text)
+        except TemplateError as problem:
+            raise InvalidInput(f"cannot read the chat template: {problem}", hint="a Jinja template is needed") from None
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] | None,
+        arguments: Mapping[str, Any],
+        *,
+        ready: bool,
+    ) -> str:
+        """The text of messages; `ready` adds the beginning of the assistant's next turn.
+
+        Most templates write the arguments of a call as JSON and need an object; some add them to their text as they
+        are, and get the text.
+        """
+        given = {"tools": tools, "documents": None, "add_generation_prompt": ready, **arguments}
+        problem: Exception | None = None
+        for plain in (_with_objects, _with_text):
+            try:
+                return str(self._template.render(messages=[plain(_plain(message)) for message in messages], **given))
+            except self._failures as found:
+                problem = problem or found
+                if not any(message.get("tool_calls") for message in messages):
+                    break
+        raise TokenizationFailed(f"the chat template cannot render these messages: {problem}")
+
+
+def check_arguments(arguments: Any) -> dict[str, Any]:
+    """The `chat_template_kwargs` of a request, if they are valid."""
+    if not isinstance(arguments, dict) or not all(isinstance(name, str) and name.isidentifier() for name in arguments):
+        raise InvalidInput("chat_template_kwargs must be an object whose names are identifiers")
+    taken = sorted(set(arguments) & set(RESERVED))
+    if taken:
+        raise InvalidInput(f"chat_template_kwargs may not set {taken[0]}", hint="send it as a field of the request")
+    return arguments
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    """A message as templates expect it, with its content as text."""
+    content = message.get("content")
+    if content is None:
+        content = ""
+    elif isinstance(content, list):
+        if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
+            raise InvalidInput(
+                "the parts of a message must be text", hint="images and audio have no token ids to record"
+            )
+        content = "".join(part["text"] for part in content)
+    elif not isinstance(content, str):
+        raise InvalidInput("the content of a message must be text")
+    calls = message.get("tool_calls")
+    if calls and not isinstance(calls, list):
+        raise InvalidInput("tool_calls must be a list")
+    return {**message, "content": content}
+
+
+def _with_objects(message: dict[str, Any]) -> dict[str, Any]:
+    return _with_arguments(message, str, _parsed)
+
+
+def _with_text(message: dict[str, Any]) -> dict[str, Any]:
+    return _with_arguments(message, dict, _to_json)
+
+
+def _with_arguments(message: dict[str, Any], kind: type, change: Callable[[Any], Any]) -> dict[str, Any]:
+    calls = message.get("tool_calls")
+    return {**message, "tool_calls": [_changed(call, kind, change) for call in calls]} if calls else message
+
+
+def _changed(call: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    function = call.get("function") if isinstance(call, dict) else None
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    if not isinstance(function, dict) or not isinstance(arguments, kind):
+        return call
+    return {**call, "function": {**function, "arguments": change(arguments)}}
+
+
+def _parsed(arguments: str) -> Any:
+    try:
+        parsed = json.loads(arguments)
+    except ValueError:
+        return arguments
+    return parsed if isinstance(parsed, dict) else arguments
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,  # noqa: FBT001, FBT002  # templates may pass it by position
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,  # noqa: FBT001, FBT002  # as above
+) -> str:
+    # Jinja's own filter escapes for HTML; a prompt needs the characters themselves.
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise InvalidInput(f"the chat template refuses these messages: {message}")

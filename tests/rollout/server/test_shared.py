@@ -1,0 +1,235 @@
+"""Proxies that share a store, and what a client must never get: a wrong answer, a stale one, a damaged one."""
+
+import itertools
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import apsw
+import pytest
+
+from onrecord.errors import SessionRetired
+from onrecord.rollout.recording import open_rollout
+from onrecord.session.retention import Policy as Retention
+from tests.rollout.server.places import CALL, USER, aborts, answers, code_of, ids_of, message_of, says
+
+
+def texts(record):
+    return [one["message"]["content"] for one in record["records"]]
+
+
+def test_requests_may_go_to_either_proxy(start, engine):
+    """Between turns a session moves to the proxy that got the request: no request is refused, and nothing is lost."""
+    here, there = start(), start()
+    session, messages = here.new(), [USER]
+    for number in range(6):
+        engine.script.append(says(f"Answer {number}."))
+        proxy = (here, there)[number % 2]
+        messages += [message_of(proxy.chat(session, messages)), USER]
+    assert texts(here.record(session)) == texts(there.record(session)) == [f"Answer {n}." for n in range(6)]
+    prompts = engine.prompts()
+    assert all(later[: len(prompt)] == prompt for prompt, later in itertools.pairwise(prompts))
+
+
+def test_a_proxy_does_not_refuse_from_an_old_view(start, engine):
+    """Another proxy took over, continued and stopped: the first one reads the record before it judges a request."""
+    here, there = start(), start()
+    session = here.new()
+    one = message_of(here.chat(session, [USER]))
+    engine.script.append(says("Second."))
+    two = message_of(there.chat(session, [USER, one, USER]))
+    there.stop()
+    engine.script.append(says("Third."))
+    third = here.chat(session, [USER, one, USER, two, USER])
+    assert message_of(third)["content"] == "Third."
+
+
+def test_a_proxy_does_not_replay_what_another_replaced(start, engine):
+    """An answer that another proxy replaced is not repeated by the one that remembers it."""
+    here, there = start(), start()
+    session = here.new()
+    engine.script.extend([says("Old."), says("New.")])
+    here.chat(session, [USER])
+    there.chat(session, [USER], temperature=0.5)
+    engine.script.append(says("Asked again."))
+    again = here.chat(session, [USER])
+    assert message_of(again)["content"] == "Asked again."
+    assert texts(here.record(session)) == ["Asked again."]
+
+
+def test_a_process_of_your_own_keeps_its_lease(start):
+    """Only proxies hand sessions to each other: the lease of a trainer's own process is respected."""
+    proxy = start()
+    session = proxy.new()
+    mine = open_rollout(proxy.records, session)
+    assert code_of(proxy.chat(session, [USER])) == (409, "lease_held")
+    assert mine.is_current
+
+
+def test_random_routing_with_kills(start, count):
+    """Random routing over two proxies, one of which loses its memory now and then: every answer continues its base."""
+    proxies = [start(), start()]
+    rng = random.Random(7)  # which proxy gets a request, not a secret
+    sessions = [proxies[0].new() for _ in range(4)]
+
+    def converse(session):
+        messages = [USER]
+        for _turn in range(count(12, 250)):
+            proxy = rng.choice(proxies)
+            messages += [message_of(proxy.chat(session, messages)), {"role": "user", "content": f"{_turn}"}]
+            if rng.random() < 0.1:
+                proxy.proxy.shelf._live.pop(session, None)  # as after kill -9: the lease is left behind
+        return messages[:-1]
+
+    with ThreadPoolExecutor(4) as threads:
+        for session, messages in zip(sessions, threads.map(converse, sessions), strict=True):
+            assert proxies[0].record(session)["messages"] == messages
+
+
+def test_the_same_name_gives_the_same_session(proxy):
+    """A repeated POST /sessions with a name gets the same session; other metadata, or a retired one, is refused."""
+    asked = {"name": "task-1", "metadata": {"seed": 1}}
+    first = proxy.http.post("/sessions", json=asked).json()
+    again = proxy.http.post("/sessions", json=asked).json()
+    assert (first["created"], again["created"], again["session_id"]) == (True, False, first["session_id"])
+    assert code_of(proxy.http.post("/sessions", json=asked | {"metadata": {}})) == (409, "name_taken")
+    proxy.http.delete(f"/sessions/{first['session_id']}")
+    assert code_of(proxy.http.post("/sessions", json=asked)) == (410, "session_retired")
+
+
+@pytest.mark.parametrize("body", [{"metdata": {}}, {"name": 7}, {"name": "a", "group": "b", "x": 1}])
+def test_a_field_without_effect_is_refused(proxy, body):
+    """A misspelled field of POST /sessions is refused, and nothing is created."""
+    assert code_of(proxy.http.post("/sessions", json=body)) == (400, "invalid_input")
+    assert proxy.records.sessions() == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": {"text": "a"}},
+        {"content": 7},
+        {"role": "user", "content": "a"},
+        {"content": None, "tool_calls": "add"},
+        {"content": None, "tool_calls": [{"function": {"arguments": "{}"}}]},
+        {"content": None, "tool_calls": [CALL | {"function": {"name": "add", "arguments": 7}}]},
+        {"content": "a", "reasoning_content": ["b"]},
+    ],
+)
+def test_an_odd_message_is_refused_before_it_is_committed(proxy, engine, message):
+    """A message that no template renders is a bad reply: the session stays usable, and the next answer counts."""
+    session = proxy.new()
+
+    def odd(engine, asked):
+        status, headers, body = says("Fine.")(engine, asked)
+        body["choices"][0]["message"] = message
+        return status, headers, body
+
+    engine.script.append(odd)
+    assert code_of(proxy.chat(session, [USER])) == (502, "bad_reply")
+    assert message_of(proxy.chat(session, [USER]))["content"] == "Fine."
+
+
+def test_an_abort_inside_a_character(start, engine, tokenizer):
+    """With `continue`, the ids of both halves are decoded together: the client gets the character, not its bytes."""
+    proxy = start(abort_policy="continue")
+    session, text = proxy.new(), "It costs 5 \N{EURO SIGN}, thanks."
+    cut = ids_of(tokenizer, text).index(ids_of(tokenizer, "\N{EURO SIGN}")[0]) + 1
+
+    def part(ids, finish):
+        def does(engine, asked):
+            said = tokenizer.text_of(ids)
+            status, headers, body = says(said, finish=finish)(engine, asked)
+            meta = body["choices"][0]["meta_info"]
+            meta |= {"completion_tokens": len(ids), "output_token_logprobs": [[-1.0, token, None] for token in ids]}
+            meta["weight_versions"] = [{"version": finish, "start": 0, "end": len(ids)}]
+            return status, headers, body
+
+        return does
+
+    whole = ids_of(tokenizer, text + "<|im_end|>")
+    engine.script.extend([part(whole[:cut], "abort"), part(whole[cut:], "stop")])
+    assert message_of(proxy.chat(session, [USER]))["content"] == text
+    (record,) = proxy.record(session)["records"]
+    assert record["output_ids"] == whole
+    assert record["weight_versions"] == [["abort", cut], ["stop", len(whole) - cut]]
+
+
+def test_weights_that_only_the_trainer_knows(start, engine):
+    """An engine that names no version gets the reported one; if it changed during a reply, the version is unknown."""
+    proxy = start()
+    session = proxy.new()
+    assert code_of(proxy.http.post("/weights", json={"version": True})) == (400, "invalid_input")
+    assert proxy.http.post("/weights", json={"version": 7}).json() == {"version": "7"}
+    engine.script.append(says("Fine.", version=None))
+    one = message_of(proxy.chat(session, [USER]))
+
+    def updated(engine, asked):
+        proxy.http.post("/weights", json={"version": "8"})
+        return says("Fine.", version=None)(engine, asked)
+
+    engine.script.append(updated)
+    proxy.chat(session, [USER, one, USER])
+    assert [record["weight_versions"][0][0] for record in proxy.record(session)["records"]] == ["7", ""]
+
+
+def damage(proxy):
+    """Change one character of a recorded turn on disk; the position of its event."""
+    db = apsw.Connection(proxy.records.store.url.removeprefix("sqlite:///"))
+    ((key, payload),) = db.execute(
+        "SELECT key, payload FROM events WHERE kind = 'tokens.recorded' AND id LIKE '%/output'"
+    )
+    changed = bytes(payload).replace(b"stop", b"stpp", 1)
+    assert changed != bytes(payload)
+    db.execute("UPDATE events SET payload = ? WHERE key = ?", (changed, key))
+    db.close()
+    return key & 0xFFFF_FFFF
+
+
+def test_damage_is_found_before_samples_are_made(start, engine):
+    """One changed character on disk, and neither a new freeze nor a second read of frozen samples is answered."""
+    proxy = start(memory_sessions=1)
+    session = proxy.new()
+    proxy.chat(session, [USER])
+    position = damage(proxy)
+    refused = proxy.http.post(f"/sessions/{session}/samples")
+    assert code_of(refused) == (500, "damaged_log")
+    assert refused.json()["error"]["position"] == position
+    assert proxy.record(session)["frozen"] is None
+
+
+def test_what_is_discarded_is_counted(proxy, engine):
+    """A replaced turn is in the metrics, in the session's record and in the samples."""
+    session = proxy.new()
+    engine.script.extend([says("One."), says("Two.")])
+    proxy.chat(session, [USER])
+    proxy.chat(session, [USER], temperature=0.5)
+    lost = proxy.record(session)["discarded"]
+    assert lost["turns"] == 1
+    assert lost["tokens"] == proxy.metric("tokens_total", what="discarded") > 0
+    (sample,) = proxy.http.post(f"/sessions/{session}/samples").json()["samples"]
+    assert sample["discarded_tokens"] == lost["tokens"]
+
+
+def test_a_swept_rollout_is_still_gone_for_good(start, engine):
+    """A sweep erases the token ids of a retired rollout after its time; late requests still get 410."""
+    proxy = start()
+    session, live = proxy.new(), proxy.new()
+    for one in (session, live):
+        proxy.chat(one, [USER])
+    proxy.http.delete(f"/sessions/{session}")
+    swept = list(proxy.records.sweep(Retention(archive_closed_after=None, erase_retired_after=0)))
+    assert [(one.session, one.action) for one in swept] == [(session, "erase")]
+    assert code_of(proxy.chat(session, [USER])) == (410, "session_retired")
+    with pytest.raises(SessionRetired):
+        open_rollout(proxy.records, session)
+    assert list(proxy.records.sweep(Retention(archive_closed_after=None, erase_retired_after=0))) == []
+    assert proxy.chat(live, [USER]).status_code == 200
+
+
+def test_a_refused_request_is_not_a_lost_turn(proxy, engine):
+    """The engine's own refusal and an abort leave the count of discarded tokens at zero."""
+    session = proxy.new()
+    engine.script.extend([answers(429, b"{}"), aborts("Let me"), says("Fine.")])
+    proxy.chat(session, [USER])
+    proxy.chat(session, [USER])
+    assert proxy.record(session)["discarded"] == {"turns": 0, "tokens": 0}
