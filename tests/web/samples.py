@@ -54,9 +54,13 @@ def _say(
         )
         items.append({"role": "tool", "call": id_, "content": result})
     items.append({"role": "assistant", "content": answer})
-    usage = {"model": "claude-opus-5", "input_tokens": 12_400, "output_tokens": 1_830, "cost": cost}
-    session.record_turn(items, usage=usage)  # type: ignore[arg-type]  # as a partner sends it
-    clock.pass_(4 * MINUTE)
+    clock.pass_(MINUTE)
+    with session.turn() as turn:
+        for item in items:
+            clock.pass_(3 * MINUTE / len(items))
+            turn.add(item)
+        session.budget.record_usage("claude-opus-5", input_tokens=12_400, output_tokens=1_830, cost=cost)
+    clock.pass_(20)
 
 
 def invite(records: SessionStore, clock: Clock, now: float) -> None:
@@ -82,11 +86,13 @@ def invite(records: SessionStore, clock: Clock, now: float) -> None:
     claude.evidence.record("trace", id="trace-7", captured=True, text="membership visible 268 ms later on the replica")
     claude.findings.state("The 403 comes before the membership row is visible", "verified", evidence=["trace-7"])
     claude.decide("Reproduce before touching the middleware", why="two fixes failed")
-    with_turn = claude.turn()
-    with_turn.__enter__()
-    with_turn.add({"role": "assistant", "content": "Switching the router to the primary for"})
-    with_turn.abort("engine stopped answering")
-    clock.pass_(6 * MINUTE)
+    turn = claude.turn()
+    clock.pass_(2 * MINUTE)
+    turn.abort(
+        "engine stopped answering",
+        partial=[{"role": "assistant", "content": "Switching the router to the primary for"}],
+    )
+    clock.pass_(4 * MINUTE)
     claude.agents.record_interruption("killed", "kill -9")
     claude.leave()
     _second_day(records, clock, now)

@@ -103,7 +103,7 @@ def test_a_session_reads_like_what_happened(page, served):
     assert "3 of 10 requests fail" in seen
     assert "exit 1" in seen
     assert re.search(r"aborted.*engine stopped answering.*superseded by", seen)
-    page.goto(f"{page.url}#e{position_of(served, 'fix-invite-403', 'turn.recorded', by='codex')}")
+    page.goto(f"{page.url}#e{position_of(served, 'fix-invite-403', 'turn.begun', by='codex')}")
     page.wait_for_selector("#rows .diff ins", state="attached")
     left = page.inner_text("#left")
     for words in ("Read memberships from the primary after accept", "Auth middleware caches a stale role", "3/10"):
@@ -138,7 +138,7 @@ def test_everything_on_the_page_goes_back_with_the_slider(page, served):
     before = int(page.inner_text("#tabs a[data-tab=findings] .count"))
     page.locator("#position").evaluate("one => { one.value = 12; one.dispatchEvent(new Event('input')) }")
     page.wait_for_selector(".chip.past")
-    page.wait_for_function("() => !document.querySelector('#left').textContent.includes('after accept')")
+    page.wait_for_function("() => !document.querySelector('#left').textContent.includes('Read memberships')")
     assert "12" in page.inner_text("#where b")
     assert int(page.inner_text("#tabs a[data-tab=findings] .count")) < before
     positions = [int(one.get_attribute("data-position")) for one in page.locator("#rows [data-position]").all()]
@@ -148,7 +148,7 @@ def test_everything_on_the_page_goes_back_with_the_slider(page, served):
     page.reload()
     page.wait_for_selector(".chip.past")
     page.click("#now")
-    page.wait_for_function("() => document.querySelector('#left').textContent.includes('after accept')")
+    page.wait_for_function("() => document.querySelector('#left').textContent.includes('Read memberships')")
     page.click("#compare")
     page.wait_for_selector("dialog table, dialog li")
     assert "finding" in page.inner_text("dialog")

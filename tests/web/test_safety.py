@@ -286,7 +286,9 @@ def test_hostile_text_in_every_field_of_every_kind_never_acts(page, served, from
     assert page.evaluate("window.hacked") is None
     assert page.locator("#view iframe, #inspector script, [onerror], [onload], [onmouseover]").count() == 0
     assert page.locator("img:not([src^='/'])").count() == 0
-    links = page.evaluate("[...document.querySelectorAll('a[href]')].map(one => one.getAttribute('href').toLowerCase())")
+    links = page.evaluate(
+        "[...document.querySelectorAll('a[href]')].map(one => one.getAttribute('href').toLowerCase())"
+    )
     assert [one for one in links if one.startswith(("javascript:", "data:"))] == []
 
 

@@ -272,7 +272,7 @@ export class Timeline {
 
   /** @param {number} position */
   select(position) {
-    this.selected = this.rowOf(position);
+    this.selected = position && this.rowOf(position);
     for (const made of this.drawn.values()) made.classList.toggle("sel", Number(made.dataset.position) === this.selected);
   }
 
