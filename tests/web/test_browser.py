@@ -154,6 +154,26 @@ def test_everything_on_the_page_goes_back_with_the_slider(page, served):
     assert "finding" in page.inner_text("dialog")
 
 
+def test_a_session_is_searched_played_and_zoomed_by_keys(page, served):
+    """`/` finds words and leads to their event, `p` plays from the first event on, `n` returns to now, `+` zooms."""
+    open_session(page, served)
+    page.keyboard.press("/")
+    page.fill("dialog input", "replica")
+    page.wait_for_selector("dialog mark")
+    page.locator("dialog a").first.click()
+    page.wait_for_selector("dialog", state="detached")
+    page.wait_for_selector("#rows .sel")
+    page.wait_for_selector("#lanes svg")
+    before = page.evaluate("document.querySelector('#lanes svg').getBoundingClientRect().width")
+    page.keyboard.press("+")
+    assert page.evaluate("document.querySelector('#lanes svg').getBoundingClientRect().width") > 1.9 * before
+    page.keyboard.press("p")
+    page.wait_for_function("() => /[?]at=([3-9]|\\d\\d)/.test(location.href)")
+    page.keyboard.press("n")
+    page.wait_for_function("() => !location.href.includes('at=')")
+    assert page.get_attribute("#play", "aria-pressed") == "false"
+
+
 TABS = {
     "findings": "Mobile client retries too early", "attempts": "pytest -k invite --count 20", "team": "8d1f4a5e-11c2",
     "files": "db/router.py", "cost": "claude-opus-5", "note": "Next action:", "log": "session.opened",

@@ -37,7 +37,7 @@ def test_axe_finds_nothing_on_any_page_in_light_and_dark(page, served, axe):
         page.wait_for_selector("#inspector dl")
         page.wait_for_selector("#lanes svg")
         assert violations(page, axe) == [], f"a session, {scheme}"
-    for tab in ("findings", "attempts", "team", "cost", "log"):
+    for tab in ("findings", "attempts", "log"):
         page.click(f"#tabs a[data-tab={tab}]")
         page.wait_for_function(
             "tab => document.querySelector(`#tabs a[data-tab=${tab}]`).hasAttribute('aria-current')", arg=tab

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,6 +12,7 @@ from onrecord.pages.options import Options
 from onrecord.rollout.recording import open_rollout
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
+from onrecord.web import session_page
 from onrecord.web.app import Site
 from onrecord.web.home import home, marked
 from onrecord.web.past import SNAPSHOT_EVERY, Past
@@ -160,3 +162,24 @@ def test_marks_and_sparklines_are_exact():
     assert len(line) == POINTS
     assert sum(line) == pytest.approx(1_000, rel=0.05)
     assert activity([(1, 5)])[0] > 0
+
+
+def test_many_viewers_read_while_a_session_grows(records, site, monkeypatch):
+    """Pages are drawn from a copy of the views: an event that arrives meanwhile changes no page that is being drawn."""
+    session = records.create("busy")
+    session.findings.state("claim 0")
+    drawn = []
+
+    def draw(whole, _gone, _end):
+        before = len(whole.findings.findings)
+        session.findings.state(f"claim {len(drawn) + 1}")
+        with ThreadPoolExecutor(1) as another_viewer:
+            if not drawn:
+                drawn.append(before)
+                another_viewer.submit(site.desk.look_json, session.id, None).result()
+        drawn.append(len(whole.findings.findings) - before)
+        return ""
+
+    monkeypatch.setattr(session_page, "panel", draw)
+    site.desk.look_json(session.id, None)
+    assert drawn == [1, 0, 0]

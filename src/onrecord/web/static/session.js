@@ -441,7 +441,6 @@ async function begin() {
   else {
     await timeline?.start();
     if (window.matchMedia("(min-width: 1101px)").matches) await inspect(at ?? now, true);
-    timeline?.select(0);
   }
   document.documentElement.classList.toggle("as-it-was", at !== null);
   drawLanes();
