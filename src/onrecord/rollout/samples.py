@@ -52,6 +52,19 @@ class Sample:
     discarded_tokens: int = 0
     """On the first sample of a session: how many sampled tokens are in none of its samples, because a request
     discarded their turn, they follow a turn that is not COMPLETED, or they did not fit into `max_seq_len`."""
+    rewards: dict[str, float] = field(default_factory=dict)
+    """The rewards of the whole rollout, by name."""
+    turn_rewards: list[float | None] = field(default_factory=list)
+    """The reward of each of its turns."""
+    group: str = ""
+    """Which samples are compared with each other: `group` in the metadata of the session."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """The metadata of the session."""
+
+    @property
+    def reward(self) -> float | None:
+        """The reward of the rollout."""
+        return self.rewards.get("reward")
 
     @property
     def prompt_length(self) -> int:
@@ -60,7 +73,10 @@ class Sample:
 
     def about(self) -> dict[str, Any]:
         """Everything but the arrays, as JSON."""
-        return self.identity() | {"discarded_tokens": self.discarded_tokens}
+        return self.identity() | {
+            "discarded_tokens": self.discarded_tokens, "prompt_length": self.prompt_length, "reward": self.reward,
+            "rewards": self.rewards, "turn_rewards": self.turn_rewards, "group": self.group, "metadata": self.metadata,
+        }  # fmt: skip
 
     def identity(self) -> dict[str, Any]:
         """The part of that which the digest covers. It never changes, or frozen samples could not be read any more."""

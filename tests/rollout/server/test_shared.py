@@ -233,3 +233,26 @@ def test_a_refused_request_is_not_a_lost_turn(proxy, engine):
     proxy.chat(session, [USER])
     proxy.chat(session, [USER])
     assert proxy.record(session)["discarded"] == {"turns": 0, "tokens": 0}
+
+
+def test_rewards_over_http(proxy):
+    """Rewards of sessions and turns, groups and late rewards; wrong ones are 400, changed ones 409."""
+    session = proxy.new(group="g1", metadata={"seed": 3})
+    proxy.chat(session, [USER])
+
+    def reward(**asked):
+        return proxy.http.post(f"/sessions/{session}/reward", json=asked)
+
+    assert reward(reward=1.0).json()["recorded"] is True
+    assert reward(reward=1).json()["recorded"] is False
+    assert code_of(reward(reward=0.5)) == (409, "conflict")
+    for wrong in ({"reward": "1"}, {"reward": 1, "turn": 7}, {"rewards": 1}, {"reward": 1, "name": 7}, {}):
+        assert code_of(reward(**wrong)) == (400, "invalid_input")
+    proxy.http.post(f"/sessions/{session}/samples")
+    assert reward(reward=0.25, turn=0).json()["recorded"] is True
+    answer = proxy.http.post(f"/sessions/{session}/samples").json()
+    (sample,) = answer["samples"]
+    assert (sample["reward"], sample["turn_rewards"], sample["group"]) == (1.0, [0.25], "g1")
+    assert (sample["metadata"]["seed"], sample["prompt_length"] > 0) == (3, True)
+    proxy.http.post(f"/sessions/{session}/samples", json={"acknowledge": answer["digest"]})
+    assert code_of(reward(reward=2.0, name="late")) == (410, "session_retired")

@@ -5,6 +5,7 @@
     DELETE /sessions/{id}                         give it up
     POST   /sessions/{id}/v1/chat/completions     a turn
     POST   /sessions/{id}/samples                 freeze and read its samples; {"acknowledge": digest} confirms them
+    POST   /sessions/{id}/reward                  a reward of the session or of one of its turns
     POST   /weights                               the version of the weights, for engines that do not name it
     GET    /health, /metrics
 
@@ -46,7 +47,7 @@ from onrecord.log.names import is_ulid, make_ulid
 from onrecord.machine import entropy
 from onrecord.rollout.engines import check_request, load_json
 from onrecord.rollout.matching import canonical, same_json
-from onrecord.rollout.recording import POLICY_AGENT, refuse_retired
+from onrecord.rollout.recording import POLICY_AGENT, REWARD, read_lane, record_reward, refuse_retired
 from onrecord.rollout.server.answers import problem, problem_of, respond
 from onrecord.rollout.server.chat import Chat
 from onrecord.rollout.server.guard import Guard
@@ -71,7 +72,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TAKEOVER_HEADER = "onrecord-takeover"
 """With the value `true`, the proxy takes the lease over from its present holder."""
-SESSION_FIELDS = ("name", "metadata")
+SESSION_FIELDS = ("name", "metadata", "group")
+REWARD_FIELDS = ("reward", "turn", "name")
 SAMPLE_OPTIONS = ("merge", "max_seq_len")
 NAME_LIMIT = 200
 """The longest name of a version of weights, in characters."""
@@ -106,6 +108,7 @@ class Proxy:
             Route("/sessions", self.create, methods=["POST"]),
             Route("/sessions/{id}", self.show, methods=["GET"]),
             Route("/sessions/{id}", self.delete, methods=["DELETE"]),
+            Route("/sessions/{id}/reward", self.reward, methods=["POST"]),
             Route("/sessions/{id}/samples", self.samples, methods=["POST"]),
             Route("/sessions/{id}/v1/chat/completions", self.complete, methods=["POST"]),
         ]
@@ -170,8 +173,11 @@ class Proxy:
         metadata, name = asked.get("metadata", {}), asked.get("name")
         if not isinstance(metadata, dict):
             raise InvalidInput("metadata must be an object")
-        if name is not None and not isinstance(name, str):
-            raise InvalidInput("the name of a session must be text")
+        for field in ("name", "group"):
+            if asked.get(field) is not None and not isinstance(asked[field], str):
+                raise InvalidInput(f"the {field} of a session must be text")
+        if asked.get("group"):
+            metadata = metadata | {"group": asked["group"]}
         return JSONResponse(await settled(partial(self._create, name, metadata)))
 
     def _create(self, name: str | None, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -227,6 +233,21 @@ class Proxy:
             return JSONResponse({"session_id": live.id, "digest": digest, "retired": True})
         _refuse_unknown(asked, SAMPLE_OPTIONS, "samples")
         return await self._on(live, settled(lambda: JSONResponse(live.samples(asked))))
+
+    async def reward(self, request: Request) -> Response:
+        """Record a reward; it needs no lease, and may come after the samples were frozen."""
+        asked, id = await self._body(request), _session_id(request)
+        _refuse_unknown(asked, REWARD_FIELDS, "a reward")
+        recorded = await settled(partial(self._reward, id, asked))
+        return JSONResponse({"session_id": id, "recorded": recorded})
+
+    def _reward(self, id: str, asked: dict[str, Any]) -> bool:
+        name = asked.get("name", REWARD)
+        if not isinstance(name, str):
+            raise InvalidInput("the name of a reward must be text")
+        session = self.records.get(id, agent=POLICY_AGENT)
+        lane = read_lane(session, POLICY_AGENT, self.policy)
+        return record_reward(session, lane, asked.get("reward"), turn=asked.get("turn"), name=name)  # type: ignore[arg-type]  # it checks
 
     async def complete(self, request: Request) -> Response:
         """A turn of a session."""

@@ -159,7 +159,7 @@ class Live:
         """Freeze the samples and return them: the same bytes at every read."""
         frozen = self._stepped(lambda: self.rollout.freeze(**options))
         with self._lock:
-            made = self.rollout.samples()
+            made = self.rollout.refresh().samples()  # a reward may have come from another process
         if not all(isfinite(float(sample.logprobs.sum())) for sample in made):
             raise AssemblyFailed(
                 "a recorded logprob is not finite, which JSON cannot carry", hint="export the session to a file"
