@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 POLICY_AGENT = "policy"
 """The default lane of a rollout."""
 _TURN_KINDS = ("turn.begun", "turn.committed", "turn.aborted", "agent.joined", "agent.left")
+SAMPLE_OPTIONS = ("merge", "max_seq_len", "past_length")
 REWARD = "reward"
 """The name of the reward that a trainer uses; others are kept beside it."""
 REASON_LIMIT = 2_000
@@ -297,10 +298,12 @@ class Rollout:
     def freeze(self, **options: Any) -> Frozen:
         """Freeze the samples for the trainer: from now on every reader gets the same bytes.
 
-        Options are `merge` and `max_seq_len` of `samples.assemble`, and are recorded. Freezing again changes nothing.
+        Options are `merge`, `max_seq_len` and `past_length` of `samples.assemble`, and are recorded. Freezing again
+        changes nothing.
         """
-        if not options.keys() <= {"merge", "max_seq_len"}:
-            raise InvalidInput(f"the options of samples are merge and max_seq_len, not {', '.join(sorted(options))}")
+        if not options.keys() <= set(SAMPLE_OPTIONS):
+            known = ", ".join(SAMPLE_OPTIONS)
+            raise InvalidInput(f"the options of samples are {known}, not {', '.join(sorted(options))}")
         if self.lane.retired is not None:
             raise _retired(self.session, self.lane.retired)
         if self.lane.frozen is None:

@@ -9,8 +9,9 @@ import pytest
 
 from onrecord.errors import SessionRetired
 from onrecord.rollout.recording import open_rollout
+from onrecord.rollout.trajectory import Policy
 from onrecord.session.retention import Policy as Retention
-from tests.rollout.server.places import CALL, USER, aborts, answers, code_of, ids_of, message_of, says
+from tests.rollout.server.places import CALL, USER, ScriptedEngine, aborts, answers, code_of, ids_of, message_of, says
 
 
 def texts(record):
@@ -256,3 +257,61 @@ def test_rewards_over_http(proxy):
     assert (sample["metadata"]["seed"], sample["prompt_length"] > 0) == (3, True)
     proxy.http.post(f"/sessions/{session}/samples", json={"acknowledge": answer["digest"]})
     assert code_of(reward(reward=2.0, name="late")) == (410, "session_retired")
+
+
+def test_a_turn_is_sampled_again_on_purpose(proxy, engine):
+    """With `onrecord-resample: true` the same request is generated again; the new answer replaces the recorded one."""
+    session = proxy.new()
+    engine.script.extend([says("One."), says("Two.")])
+    proxy.chat(session, [USER])
+    again = proxy.chat(session, [USER], headers={"onrecord-resample": "true"})
+    assert message_of(again)["content"] == "Two."
+    assert proxy.chat(session, [USER]).content == again.content, "without the header, the recorded answer"
+    assert engine.prompts()[0] == engine.prompts()[1]
+    assert texts(proxy.record(session)) == ["Two."]
+
+
+def test_the_engines_models_are_passed_on(start, engine):
+    """`/v1/models`, also below a session, is the engine's own answer; without an engine it is 502."""
+    engine.server.RequestHandlerClass.do_GET = lambda handler: (
+        handler.send_response(200), handler.send_header("content-length", "2"), handler.end_headers(),
+        handler.wfile.write(b"{}"),
+    )  # fmt: skip
+    proxy = start()
+    for path in ("/v1/models", f"/sessions/{proxy.new()}/v1/models"):
+        assert proxy.http.get(path).json() == {}
+    assert code_of(start(upstream="http://127.0.0.1:9").http.get("/v1/models")) == (502, "upstream_failed")
+
+
+def test_after_a_turn_that_ran_out_of_tokens(start, engine):
+    """Such a turn may be refused as a base; or samples may be merged past it. By default they end with it, counted."""
+    strict, loose = start(policy=Policy(refuse_after_length=True)), start()
+    for proxy, status in ((strict, 400), (loose, 200)):
+        session = proxy.new()
+        engine.script.append(says("Let me add", finish="length"))
+        message = message_of(proxy.chat(session, [USER]))
+        assert proxy.chat(session, [USER, message, USER]).status_code == status
+    other = loose.new()
+    engine.script.append(says("Let me add", finish="length"))
+    message = message_of(loose.chat(other, [USER]))
+    loose.chat(other, [USER, message, USER])
+    (ends,) = loose.http.post(f"/sessions/{session}/samples").json()["samples"]
+    (continues,) = loose.http.post(f"/sessions/{other}/samples", json={"past_length": True}).json()["samples"]
+    assert (ends["status"], len(ends["turn_ends"]), ends["discarded_tokens"] > 0) == ("TRUNCATED", 1, True)
+    assert (continues["status"], len(continues["turn_ends"]), continues["discarded_tokens"]) == ("COMPLETED", 2, 0)
+
+
+def test_sessions_stay_with_their_engine(start, engine, tokenizer):
+    """With several engines a session stays with one; an engine that refuses connections is passed over."""
+    other = ScriptedEngine(tokenizer)
+    proxy = start(more_upstreams=(other.url, "http://127.0.0.1:9"))
+    sessions = [proxy.new() for _ in range(12)]
+    for session in sessions:
+        message = message_of(proxy.chat(session, [USER]))
+        proxy.chat(session, [USER, message, USER])
+    other.stop()
+    asked = [len(each.requests) for each in (engine, other)]
+    assert sum(asked) == 24
+    assert len({proxy.proxy.upstream.order(f"session {number}")[0] for number in range(100)}) > 1
+    turns = [len(prompt) for each in (engine, other) for prompt in each.prompts()]
+    assert all(first < second for first, second in zip(turns[::2], turns[1::2], strict=True)), "two turns, one engine"

@@ -7,6 +7,7 @@
     POST   /sessions/{id}/samples                 freeze and read its samples; {"acknowledge": digest} confirms them
     POST   /sessions/{id}/reward                  a reward of the session or of one of its turns
     POST   /weights                               the version of the weights, for engines that do not name it
+    GET    /v1/models, /sessions/{id}/v1/models   the engine's models
     GET    /health, /metrics
 
 A turn is its own task: it keeps running if its client hangs up, so the generated reply is recorded and the repeated
@@ -47,7 +48,7 @@ from onrecord.log.names import is_ulid, make_ulid
 from onrecord.machine import entropy
 from onrecord.rollout.engines import check_request, load_json
 from onrecord.rollout.matching import canonical, same_json
-from onrecord.rollout.recording import POLICY_AGENT, REWARD, read_lane, record_reward, refuse_retired
+from onrecord.rollout.recording import POLICY_AGENT, REWARD, SAMPLE_OPTIONS, read_lane, record_reward, refuse_retired
 from onrecord.rollout.server.answers import problem, problem_of, respond
 from onrecord.rollout.server.chat import Chat
 from onrecord.rollout.server.guard import Guard
@@ -74,7 +75,8 @@ TAKEOVER_HEADER = "onrecord-takeover"
 """With the value `true`, the proxy takes the lease over from its present holder."""
 SESSION_FIELDS = ("name", "metadata", "group")
 REWARD_FIELDS = ("reward", "turn", "name")
-SAMPLE_OPTIONS = ("merge", "max_seq_len")
+RESAMPLE_HEADER = "onrecord-resample"
+"""With the value `true`, a turn is generated again even if its answer is on record; the new answer replaces it."""
 NAME_LIMIT = 200
 """The longest name of a version of weights, in characters."""
 LARGE_BODY = 64 * 1024
@@ -104,6 +106,8 @@ class Proxy:
         routes = [
             Route("/health", self.health),
             Route("/metrics", self.show_metrics),
+            Route("/v1/models", self.models),
+            Route("/sessions/{id}/v1/models", self.models),
             Route("/weights", self.report_weights, methods=["POST"]),
             Route("/sessions", self.create, methods=["POST"]),
             Route("/sessions/{id}", self.show, methods=["GET"]),
@@ -155,6 +159,11 @@ class Proxy:
     async def show_metrics(self, _request: Request) -> Response:
         """What Prometheus reads."""
         return Response(self.metrics.page(), media_type=CONTENT_TYPE)
+
+    async def models(self, _request: Request) -> Response:
+        """The engine's list of models, unchanged: clients ask for it to see whether the endpoint works."""
+        answer = await self.upstream.models()
+        return Response(answer.body, answer.status, headers=dict(answer.headers))
 
     async def report_weights(self, request: Request) -> Response:
         """Take note of the weights that the engine has from now on; replies that name none are recorded with it."""
@@ -266,7 +275,8 @@ class Proxy:
         live = await self._live(request)
         turn = live.turn
         if turn is None:
-            turn = self._start(live, asked, wanted, takeover=_takes_over(request))
+            how = {"takeover": _takes_over(request), "resample": _says_yes(request, RESAMPLE_HEADER)}
+            turn = self._start(live, asked, wanted, how)
         elif live.asked == wanted:
             self.metrics.joined.inc()
         else:
@@ -283,10 +293,10 @@ class Proxy:
 
     # Behind them
 
-    def _start(self, live: Live, asked: dict[str, Any], wanted: str, *, takeover: bool) -> Turn:
+    def _start(self, live: Live, asked: dict[str, Any], wanted: str, how: dict[str, bool]) -> Turn:
         if len(self._turns) >= self.settings.turns_limit:
             raise ProxyBusy(f"this proxy is running {len(self._turns):,} turns, its limit")
-        turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked, takeover=takeover)))
+        turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked, how)))
         live.turn, live.asked = turn, wanted
         self._turns.add(turn)
         self.metrics.in_flight.set(len(self._turns))
@@ -301,9 +311,9 @@ class Proxy:
         turn.add_done_callback(ended)
         return turn
 
-    async def _turn(self, live: Live, asked: dict[str, Any], *, takeover: bool) -> str | Refusal:
+    async def _turn(self, live: Live, asked: dict[str, Any], how: dict[str, bool]) -> str | Refusal:
         try:
-            return await self.chat.turn(live, asked, takeover=takeover)
+            return await self.chat.turn(live, asked, **how)
         except Exception:
             if live.has_open_turn:  # its end could not be recorded: releasing the lease implies it
                 self.shelf.evict(live)
@@ -351,7 +361,11 @@ def _refuse_unknown(asked: dict[str, Any], known: Sequence[str], what: str) -> N
 
 
 def _takes_over(request: Request) -> bool:
-    return request.headers.get(TAKEOVER_HEADER, "").lower() == "true"
+    return _says_yes(request, TAKEOVER_HEADER)
+
+
+def _says_yes(request: Request, header: str) -> bool:
+    return request.headers.get(header, "").lower() == "true"
 
 
 def _session_id(request: Request) -> str:

@@ -38,6 +38,7 @@ class Begun(NamedTuple):
     """What the aborted try of this same turn had sampled."""
     decode: Callable[[Sequence[int]], str] | None = None
     """Turns ids into text, if the tokenizer can."""
+    session: str = ""
 
 
 class Live:
@@ -72,14 +73,15 @@ class Live:
         """Whether a turn began and its end is not on record."""
         return self.rollout.lane.open is not None
 
-    def begin(self, request: dict[str, Any], *, takeover: bool = False) -> Begun | str:
+    def begin(self, request: dict[str, Any], *, takeover: bool = False, resample: bool = False) -> Begun | str:
         """Prepare a turn and record its intent; or return the recorded answer.
 
         Another proxy may have had the lease in the meantime. So a request is refused, and a recorded answer returned,
         only while the lease is still ours. If it is not, the lease is acquired again and the request judged again.
         """
         options = {name: value for name, value in request.items() if name not in _NOT_THE_TURN}
-        asked, model = ChatRequest(request["messages"], request.get("tools"), options), str(request.get("model") or "")
+        asked = ChatRequest(request["messages"], request.get("tools"), options, resample=resample)
+        model = str(request.get("model") or "")
         with self._lock:
             try:
                 return self._begin(asked, model)
@@ -98,7 +100,7 @@ class Live:
             return prepared.answer
         intent = self.rollout.intend(prepared, model=model)
         decode = getattr(self.tokenizer, "text_of", None)
-        return Begun(prepared, prepared.prompt_ids, intent, self._unfinished(prepared), decode)
+        return Begun(prepared, prepared.prompt_ids, intent, self._unfinished(prepared), decode, self.id)
 
     def _must_be_current(self) -> None:
         if not self.rollout.is_current:

@@ -59,6 +59,7 @@ class _Told:
         self._heads = heads
         self._agent = call.agent(POLICY_AGENT)
         self._options: dict[str, Any] = {"merge": "turns" not in call, "max_seq_len": call.number("max-seq-len")}
+        self._options["past_length"] = "past-length" in call
         self.tokens = self.count = 0
         self.statuses: dict[str, int] = {}
         self.without: dict[str, str] = {}
