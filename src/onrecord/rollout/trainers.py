@@ -6,13 +6,14 @@ with mask 0. `{name}` of `TRAINERS` takes samples of many sessions; samples of o
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
 from onrecord.rollout.turns import ABORT, ABORTED, COMPLETED, INCOMPLETE, INFRA, LENGTH, STOP, TOOL_CALLS, TRUNCATED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from onrecord.rollout.samples import Sample
 
@@ -180,6 +181,13 @@ def _reward(sample: Sample) -> float | list[float]:
         rewards[end - 1 - sample.prompt_length] += reward or 0.0
     rewards[-1] += sample.reward or 0.0
     return rewards
+
+
+def lines(name: str, samples: Iterable[Sample]) -> Iterator[bytes]:
+    """Samples for a trainer as JSON Lines: a line per sample; one line for a trainer that takes a batch."""
+    made = TRAINERS[name](list(samples))
+    for one in made if isinstance(made, list) else [made]:
+        yield json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 TRAINERS: dict[str, Callable[[Sequence[Sample]], Any]] = {

@@ -390,6 +390,8 @@ VERBS: tuple[Verb, ...] = (
     Verb(KEEP, "rollout", "serve|export [NAME...]",
          "Serve the recording proxy, or export training samples", _ROLLOUT, *_PROXY,
          Option("--to", "export: the file (.parquet, .safetensors or .npz)", "FILE"),
+         Option("--for", "export: JSON Lines (.jsonl) in the form of this trainer", "TRAINER",
+                choices=("slime", "miles", "verl", "prime-rl", "areal", "skyrl", "openrlhf", "trl", "agent-lightning")),
          Option("--turns", "export: one sample per turn (default: one per session)"),
          Option("--past-length", "export: also merge turns after one that ran out of tokens"),
          Option("--max-seq-len", "export: drop last turns to fit this many tokens", "N"),
