@@ -42,6 +42,7 @@ BENCHES = {
     "rollout_log": rollout.on_record,
     "rollout_recovery": rollout.recovery,
     "rollout_server": rollout_server.load,
+    "rollout_routing": rollout_server.routing,
     "growth": append.growth,
     "coldstart": coldstart.cold_start,
 }
