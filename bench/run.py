@@ -18,8 +18,10 @@ from bench import (  # noqa: E402 - the path above makes this a program of its o
     mirror,
     processes,
     reading,
+    redaction,
     rollout,
     rollout_server,
+    web,
 )
 from bench.coldstart import measure as coldstart  # noqa: E402 - as above
 from bench.report import Figure, keep, show  # noqa: E402 - as above
@@ -38,11 +40,15 @@ BENCHES = {
     "gate": gate.decision,
     "hook": hook.calls,
     "mirror": mirror.conversations,
+    "redaction": redaction.search,
     "rollout": rollout.trajectories,
     "rollout_log": rollout.on_record,
     "rollout_recovery": rollout.recovery,
     "rollout_server": rollout_server.load,
     "rollout_routing": rollout_server.routing,
+    "web_home": web.first_page,
+    "web_session": web.long_session,
+    "web_live": web.live,
     "growth": append.growth,
     "coldstart": coldstart.cold_start,
 }

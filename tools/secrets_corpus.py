@@ -97,10 +97,19 @@ FORMATS: dict[str, Maker] = {
     "pypi": _after("pypi-AgEIcHlwaS5vcmc", SAFE, 120, 170),
     "rubygems": _after("rubygems_", HEX, 48),
     "docker-hub": _after("dckr_pat_", SAFE, 27),
-    "slack-bot": lambda random_: f"xoxb-{some(random_, string.digits, 12)}-{some(random_, string.digits, 12)}-{some(random_, ALNUM, 24)}",
-    "slack-user": lambda random_: f"xoxp-{some(random_, string.digits, 12)}-{some(random_, string.digits, 12)}-{some(random_, HEX, 32)}",
-    "slack-webhook": lambda random_: f"https://hooks.slack.com/services/T{some(random_, UPPER, 9)}/B{some(random_, UPPER, 9)}/{some(random_, ALNUM, 24)}",
-    "discord-webhook": lambda random_: f"https://discord.com/api/webhooks/{some(random_, string.digits, 18)}/{some(random_, SAFE, 68)}",
+    "slack-bot": lambda random_: (
+        f"xoxb-{some(random_, string.digits, 12)}-{some(random_, string.digits, 12)}-{some(random_, ALNUM, 24)}"
+    ),
+    "slack-user": lambda random_: (
+        f"xoxp-{some(random_, string.digits, 12)}-{some(random_, string.digits, 12)}-{some(random_, HEX, 32)}"
+    ),
+    "slack-webhook": lambda random_: (
+        f"https://hooks.slack.com/services/T{some(random_, UPPER, 9)}/B{some(random_, UPPER, 9)}/"
+        + some(random_, ALNUM, 24)
+    ),
+    "discord-webhook": lambda random_: (
+        f"https://discord.com/api/webhooks/{some(random_, string.digits, 18)}/{some(random_, SAFE, 68)}"
+    ),
     "stripe-live": _after("sk_live_", ALNUM, 24, 99),
     "stripe-restricted": _after("rk_live_", ALNUM, 24),
     "stripe-webhook": _after("whsec_", ALNUM, 32),
@@ -133,13 +142,12 @@ FORMATS: dict[str, Maker] = {
     "age": _after("AGE-SECRET-KEY-1", UPPER, 58),
     "jwt": _jwt,
     "pem": _pem,
-}  # fmt: skip
+}
 
 
 def _password(random_: Random) -> str:
     """Eight characters or more with upper, lower, digit and symbol, as a form asks for."""
-    must = [random_.choice(string.ascii_lowercase), random_.choice(string.ascii_uppercase), random_.choice(string.digits),
-            random_.choice(SYMBOLS)]  # fmt: skip
+    must = [random_.choice(one) for one in (string.ascii_lowercase, string.ascii_uppercase, string.digits, SYMBOLS)]
     rest = [*must, *random_.choices(ALNUM + SYMBOLS, k=random_.randint(5, 16))]
     first = random_.choice(ALNUM)
     random_.shuffle(rest)
@@ -268,22 +276,56 @@ def leaks(case: Case, cleaned: str) -> bool:
     return any(case.secret[at : at + size] in cleaned for at in range(len(case.secret) - size + 1))
 
 
-LOOK_ALIKES = (
-    "commit 4f5e6d7c8b9a0f1e2d3c4b5a69788796a5b4c3d2", "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-    '"integrity": "sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg=="',
-    "token = tokenizer.encode(text)", "password = getpass.getpass()", "api_key = os.environ['API_KEY']", "max_tokens=200000",
-    "api_key: str | None = None", "secret_name: prod/db/credentials", "AUTH_METHOD=password", "def reset_password(user_id: int):",
-    "const token = await getToken(session.id)", "password: ${DB_PASSWORD}", "token: {{ secrets.GITHUB_TOKEN }}",
-    "key-value store", "sk-learn", "task-0123456789", "https://example.com/a/b?page=2", "Bearer authentication is required",
-    "Authorization: Bearer <token>", "request_id=0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0", "uuid: 123e4567-e89b-12d3-a456-426614174000",
-    "toolu_01A09q90qw90lq917835lq9", "msg_013Zva2CMHLNnjNjJKqJ2EF", "req_011CQ1a2b3c4d5e6f7g8h9j0", "PASSWORD_MIN_LENGTH = 12",
-    "tokens: 12345, cost: 0.42", "the password is stored as a hash", "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ",
-    "pip install --hash=sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824 x", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8 me@host",
-    "public_key = 'MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE'", "next_page_token: CAUQAA", "csrf_token_header = 'X-CSRF-Token'",
-    "cache_key = f'user:{user_id}:v2'", "primary_key=True", "author = 'someone'", "tests/test_secrets.py::test_token_expires PASSED",
-    "self.secret = secret or self._default_secret()", "process.env.SECRET_KEY", "token_type: bearer", "x-request-id: 7f3a9c21-aaaa",
-    "git clone https://github.com/owner/repository.git", "user:password@host is the form of it", "http://localhost:8080@test",
-    "id = 01ARZ3NDEKTSV4RRFFQ69G5FAV", 'etag: W/"33a64df551425fcc55e4d42a148795d9f25f89d4"', "v1.2.3-rc.1+build.20260101",
-    "checksum = 'd41d8cd98f00b204e9800998ecf8427e'", "secretsmanager.get_secret_value(SecretId='prod/app')",
-)  # fmt: skip
+LOOK_ALIKES = r"""
+commit 4f5e6d7c8b9a0f1e2d3c4b5a69788796a5b4c3d2
+sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+"integrity": "sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg=="
+token = tokenizer.encode(text)
+password = getpass.getpass()
+api_key = os.environ['API_KEY']
+max_tokens=200000
+api_key: str | None = None
+secret_name: prod/db/credentials
+AUTH_METHOD=password
+def reset_password(user_id: int):
+const token = await getToken(session.id)
+password: ${DB_PASSWORD}
+token: {{ secrets.GITHUB_TOKEN }}
+key-value store
+sk-learn
+task-0123456789
+https://example.com/a/b?page=2
+Bearer authentication is required
+Authorization: Bearer <token>
+request_id=0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0
+uuid: 123e4567-e89b-12d3-a456-426614174000
+toolu_01A09q90qw90lq917835lq9
+msg_013Zva2CMHLNnjNjJKqJ2EF
+req_011CQ1a2b3c4d5e6f7g8h9j0
+PASSWORD_MIN_LENGTH = 12
+tokens: 12345, cost: 0.42
+the password is stored as a hash
+data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ
+pip install --hash=sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824 x
+ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8 me@host
+public_key = 'MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE'
+next_page_token: CAUQAA
+csrf_token_header = 'X-CSRF-Token'
+cache_key = f'user:{user_id}:v2'
+primary_key=True
+author = 'someone'
+tests/test_secrets.py::test_token_expires PASSED
+self.secret = secret or self._default_secret()
+process.env.SECRET_KEY
+token_type: bearer
+x-request-id: 7f3a9c21-aaaa
+git clone https://github.com/owner/repository.git
+user:password@host is the form of it
+http://localhost:8080@test
+id = 01ARZ3NDEKTSV4RRFFQ69G5FAV
+etag: W/"33a64df551425fcc55e4d42a148795d9f25f89d4"
+v1.2.3-rc.1+build.20260101
+checksum = 'd41d8cd98f00b204e9800998ecf8427e'
+secretsmanager.get_secret_value(SecretId='prod/app')
+""".strip().split("\n")
 """Lines that look like secrets to a careless rule and are none."""

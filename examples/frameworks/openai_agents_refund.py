@@ -1,4 +1,4 @@
-"""An agent of openai-agents pays a refund and is killed inside the tool; run it again and it goes on, and pays nothing twice.
+"""An agent of openai-agents pays a refund and is killed inside the tool; run it again: nothing is paid twice.
 
     python examples/frameworks/openai_agents_refund.py /tmp/refund --kill      # dies inside the tool
     python examples/frameworks/openai_agents_refund.py /tmp/refund             # continues

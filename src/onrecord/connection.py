@@ -384,15 +384,17 @@ def load_profile(name: str) -> Profile:
         raise InvalidInput(f"{path} is not valid TOML: {problem}", hint="a profile is a TOML file") from None
 
 
-def instructions(profile: str | Profile | None = None, *, into: str | None = None) -> str:
+def instructions(profile: str | Profile | None = None, *, into: str | None = None, tools: bool = False) -> str:
     """The short block an agent needs, for a profile by name; with `into`, a prompt that has it exactly once.
+
+    With `tools`, the agent has the tools of our MCP server, and the block has only what they do not say.
 
     In Jinja2: `environment.globals["onrecord_instructions"] = onrecord.instructions("research")`, and after rendering
     `onrecord.instructions("research", into=rendered)`, so that no override of a template can lose it.
     """
     from onrecord.views.instructions import block, placed
 
-    text = block(load_profile(profile) if isinstance(profile, str) else profile)
+    text = block(load_profile(profile) if isinstance(profile, str) else profile, tools=tools)
     return text if into is None else placed(into, text)
 
 
@@ -421,7 +423,14 @@ def secret_rules() -> Rules:
 
     chosen = settings().get("secrets", {})
     lists = {"redact_in": "redact", "refuse_in": "refuse", "keep_in": "keep"}
-    kinds = {"policy": str, "environment": bool, "personal": bool, "rules": list, "allow": list, **dict.fromkeys(lists, list)}
+    kinds = {
+        "policy": str,
+        "environment": bool,
+        "personal": bool,
+        "rules": list,
+        "allow": list,
+        **dict.fromkeys(lists, list),
+    }
     for name, value in chosen.items():
         if name not in kinds or not isinstance(value, kinds[name]) or (name == "policy" and value not in POLICIES):
             raise InvalidInput(

@@ -12,10 +12,10 @@
     │   ├── NameTaken · IdReused · LogMoved
     │   ├── IllegalTransition · SessionClosed · SessionPaused · SessionErased · SessionHeld
     │   ├── LeaseHeld · LeaseLost
-    │   ├── TurnConflict · EffectUnknown
+    │   ├── TurnConflict · EffectUnknown · ToolTimedOut
     │   ├── TrajectoryMoved · SessionFrozen · SessionRetired
     │   └── ConversationInUse · NotRestored · FromElsewhere
-    ├── BudgetExhausted
+    ├── BudgetExhausted · BudgetExceeded
     ├── CompactionFailed
     ├── TokenMismatch · AssemblyFailed
     ├── PayloadErased
@@ -23,7 +23,7 @@
     ├── TokenizationFailed · BadReply · UpstreamFailed · TurnAborted · ProxyBusy
     └── StoreError
         ├── NoStore · StoreBusy · StoreFull · StoreReadOnly
-        └── StoreTooNew · StoreCorrupt · StoreUnsafe · OutcomeUnknown
+        └── StoreTooNew · StoreCorrupt · StoreUnsafe · StoreMoved · OutcomeUnknown
 
 The first line of a message is a sentence a person can act on. `hint` says what to do next, in words that are true in
 Python and anywhere else; it never names a command. `step` is a key for the same advice: a surface that has commands
@@ -78,7 +78,7 @@ class SecretFound(InvalidInput):
     """The policy of this project refuses what contains a secret."""
 
     code = "secret_found"
-    hint = "remove the secret, or let the policy replace it: policy = \"redact\" under [secrets] in the settings"
+    hint = 'remove the secret, or let the policy replace it: policy = "redact" under [secrets] in the settings'
 
 
 class NotFound(OnrecordError):
@@ -208,6 +208,13 @@ class EffectUnknown(Conflict):
     hint = "check whether it happened, then record its result, or run it with session.once(..., rerun_unknown=True)"
 
 
+class ToolTimedOut(EffectUnknown):
+    """A tool did not return in time. It may still finish; its outcome is recorded if it does."""
+
+    code = "tool_timed_out"
+    hint = "check whether it happened, then record its result; or allow more time with session.tool(fn, timeout=...)"
+
+
 class TrajectoryMoved(TurnConflict):
     """The trajectory has moved since the prompt was prepared; nothing was changed."""
 
@@ -259,6 +266,14 @@ class BudgetExhausted(OnrecordError):
     code = "budget_exhausted"
     hint = "raise it with session.budget.set(...), or close the session"
     limit: str
+
+
+class BudgetExceeded(BudgetExhausted):
+    """A limit of the budget was reached inside a turn: the turn is aborted, and the session is paused."""
+
+    code = "budget_exceeded"
+    hint = "session.budget.set(...) raises it; then session.resume(), and session.turn(resume=True) continues the turn"
+    spent: dict[str, float]
 
 
 class CompactionFailed(OnrecordError):
@@ -393,6 +408,13 @@ class StoreUnsafe(StoreError):
     """The store is not safe where it is: another owner, wide permissions or a network file system."""
 
     code = "store_unsafe"
+
+
+class StoreMoved(StoreError):
+    """The store's file was deleted, moved or replaced while this process had it open; nothing was written."""
+
+    code = "store_moved"
+    hint = "close this store and open it again; what is on record is where the file is now"
 
 
 class OutcomeUnknown(StoreError):

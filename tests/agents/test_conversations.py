@@ -71,7 +71,8 @@ def test_everything_shows_a_conversation(here, talk):
         assert all(part in text for part in expected), text
     assert len(session.brief().encode()) <= 2048
     markdown = here.run("export", "fix", "--format", "markdown")
-    assert "Edit(file_path=src/guard.py, old_string=deny, new_string=allow members)" in markdown
+    assert "`edit src/guard.py` (+1 \u22121)\n\n```diff\n@@ -1 +1 @@\n-deny\n+allow members\n```" in markdown
+    assert "> **user:** why does the invitation endpoint answer 403?" in markdown
     for dialect in ("neutral", "openai", "anthropic"):
         messages = json.loads(here.run("export", "fix", "--format", "messages", "--dialect", dialect))
         assert messages[0]["content"] == "why does the invitation endpoint answer 403?"

@@ -14,6 +14,7 @@ from onrecord.agents import mirroring
 from onrecord.agents.generations import generations, kept, standing
 from onrecord.agents.mirroring import mirror
 from onrecord.errors import InvalidInput, NotFound
+from onrecord.log.readings import rows_of
 from onrecord.vendors.port import Location
 
 ID = "aaaaaaaa-0000-4000-8000-000000000001"
@@ -271,3 +272,37 @@ def test_a_record_from_elsewhere_cannot_point_at_other_files(conversation, tmp_p
     conversation.write("one")
     assert conversation.mirror().path == str(conversation.path)
     assert "hunter2" not in json.dumps(conversation.kept())
+
+
+def test_a_secret_in_a_transcript_is_replaced_in_place(conversation):
+    """The record stays valid JSON of the same structure, its reading works, and an event says what was replaced."""
+    token = "ghp_" + "a1B2c3" * 6
+    conversation.write("before", f'run `export T={token}` "now"\n', f"{'x' * 100} {token} {'y' * 100}")
+    conversation.mirror()
+    for before, after in zip(conversation.lines(), conversation.kept(), strict=True):
+        old, new = json.loads(before), json.loads(after)
+        assert old.keys() == new.keys()
+        assert token not in after
+        assert old | {"message": None} == new | {"message": None}
+    (event,) = conversation.session.events(kinds=("payload.kept",))
+    texts = [item["content"] for row in rows_of(event.data) for item in row.items]
+    assert any(text.startswith("x" * 100 + " [secret:github-token:") and text.endswith("y" * 100) for text in texts)
+    (event,) = conversation.session.events(kinds=("secret.found",))
+    assert event.data["found"] == [{"rule": "github-token", "place": "lines", "count": 2}]
+    assert conversation.mirror().records == 0
+
+
+def test_a_secret_that_arrives_in_two_halves_is_replaced(conversation):
+    """A vendor's line that is half written when it is first read is looked at when it is whole."""
+    token = "ghp_" + "a1B2c3" * 6
+    conversation.write("one")
+    whole = json.dumps({"type": "user", "uuid": "u9", "sessionId": ID, "message": {"role": "user", "content": token}})
+    half = whole.index("a1B2c3a1B2c3a1B2")
+    with conversation.path.open("a") as file:
+        file.write(whole[:half])
+    conversation.mirror()
+    with conversation.path.open("a") as file:
+        file.write(whole[half:] + "\n")
+    conversation.mirror()
+    assert "[secret:github-token:" in conversation.kept()[1]
+    assert "a1B2c3" not in "".join(conversation.kept())

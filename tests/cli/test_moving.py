@@ -135,7 +135,7 @@ def test_export_speaks_other_formats(working):
     }  # fmt: skip
     text = working.ok("export", "--format", "markdown")
     assert "## Transcript" in text
-    assert "- tool c1: 3 failed" in text
+    assert "3 failed\n" in text.partition("#### ")[2]
     assert working.data("export", "--format", "markdown", kind="export")["content"] == text
     file = working.place / "out.onrecord"
     assert working.data("export", "--out", str(file), kind="export")["bytes"] == file.stat().st_size

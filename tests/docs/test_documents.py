@@ -3,14 +3,44 @@
 import contextlib
 import io
 import re
+import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from tests.e2e import wire
+from tests.e2e.modelserver import ModelServer
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXECUTED = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "guide").glob("*.md"))]
 LINK = re.compile(r"\]\(([^)#]+)\)")
+
+
+PROMPTS = {
+    "Pay invoice 17.": '[[call pay {"invoice": 17}]] [[say Invoice 17 is paid.]]',
+    "Pay invoice 18.": '[[call pay {"invoice": 18}]] [[say Invoice 18 is paid.]]',
+    "Pay every invoice.": "".join(f'[[call pay {{"invoice": {number}}}]]' for number in range(100)),
+}
+"""What the model does that the documents talk to."""
+
+
+@pytest.fixture
+def models(monkeypatch):
+    """A model server where the vendors' SDKs look for one."""
+    steps = wire.steps
+
+    def scripted(prompt: str) -> list[wire.Step]:
+        return steps(PROMPTS.get(prompt, prompt))
+
+    monkeypatch.setattr(wire, "steps", scripted)
+    with closing(ModelServer(socket.create_server(("127.0.0.1", 0)))) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+        yield
 
 
 @pytest.mark.parametrize("name", EXECUTED)
@@ -22,6 +52,8 @@ def test_examples_do_what_the_document_says(name, request, tmp_path, monkeypatch
     text = (ROOT / name).read_text()
     if "DATABASE_URL" in text:
         monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("postgres").fresh_database())
+    if "OpenAI()" in text:
+        request.getfixturevalue("models")
     blocks = FENCE.findall(text)
     namespace: dict[str, object] = {"__name__": "document"}
     for number, (language, body) in enumerate(blocks):

@@ -237,7 +237,7 @@ class Agent:
         said = [message["content"] for message in messages if message["role"] == "assistant"]
         assert all(any(answer in str(text) for text in said) for answer in answers), said
         markdown = self.lab.onrecord("export", self.session, "--format", "markdown").out
-        assert all(f"user: {prompt}" in markdown for prompt in prompts), markdown
+        assert all(f"**user:** {prompt}" in markdown for prompt in prompts), markdown
         note = self.lab.onrecord("note", SESSION).out
         assert f"asked last: {prompts[-1]}" in note, note
         assert f"last words: {answers[-1]}" in note, note

@@ -41,7 +41,7 @@ class TestClaude(AgentSuite):
         before = {path.relative_to(file.parent): path.read_bytes() for path in sorted(file.parent.rglob("*.jsonl"))}
         assert len(before) > 1, "a subagent has a file of its own"
         text = lab.onrecord("export", SESSION, "--format", "markdown").out
-        assert "user: Count the files here." in text.partition("### Turn of claude/agent-")[2], text
+        assert "**claude:** Count the files here." in text.partition(" claude/agent-")[2], text
         for path in sorted(file.parent.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
         data = agent.resumed("Which word was it? [[say teal]]")
@@ -69,10 +69,11 @@ class TestClaude(AgentSuite):
 
         def told() -> list[str]:
             text = lab.onrecord("export", SESSION, "--format", "markdown").out.partition("## Transcript")[2]
-            return re.findall(r"(?m)^(?:### .*?(\(\w+, provisional\))|- (user: [\w .]+|system: \([\w ]+\)))", text)
+            shown = r"(?m)^(?:#### .*\*\*(abandoned): |> \*\*(user:)\*\*( [\w .]+)|> \*(summary of the conversation so far):)"
+            return re.findall(shown, text)
 
         patiently(lambda: len(told()) > 5, "the last prompt is on record")
         assert ["".join(one).strip() for one in told()] == [
-            "user: The word is magenta.", "(abandoned, provisional)", "user: A wrong turn.", "user: A better idea.",
-            "system: (summary of the conversation so far)", "user: Another day.",
+            "user: The word is magenta.", "abandoned", "user: A wrong turn.", "user: A better idea.",
+            "summary of the conversation so far", "user: Another day.",
         ]  # fmt: skip

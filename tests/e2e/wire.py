@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from onrecord.rules import is_own_tool
+
 MODEL = "mock-model"
 FENCED = re.compile(r"\[onrecord-data nonce=(\w+)\].*?\[/onrecord-data nonce=\1\]", re.DOTALL)
 """What a hook injects, fenced as data. Gemini and Qwen would write angle brackets as in HTML."""
@@ -19,7 +21,7 @@ class Step(NamedTuple):
     """One thing the model does, as a prompt asks for it: `[[shell ls]]`, `[[say hello]]`, `[[write a.txt :: text]]`."""
 
     verb: str
-    """say, drip (say something and never finish), fail, or a tool: shell, write, delegate (to a subagent)."""
+    """say, drip (say something and never finish), fail, or a tool: shell, write, delegate (to a subagent), mcp (ours)."""
     words: Sequence[str] = ()
 
 
@@ -78,16 +80,36 @@ CALLS: dict[str, tuple[tuple[str, Sequence[str], dict[str, Any]], ...]] = {
         ("create", ["path", "file_text"], {}),
         ("write", ["filePath", "content"], {}),
     ),
+    "call": (),
     "delegate": (("Agent", ["prompt"], {"description": "as asked", "subagent_type": "general-purpose"}),),
+    "mcp": (),
+    "wait": (),
 }
 """How each vendor calls each tool: its name, the names of its arguments, and other required arguments."""
 
 
+def own_tool(step: Step, tools: frozenset[str]) -> str:
+    """The name under which the program offers a tool of our MCP server: `[[mcp resume :: {}]]`."""
+    return next((name for name in sorted(tools) if is_own_tool(name) and name.endswith(step.words[0])), "")
+
+
 def can_call(step: Step, tools: frozenset[str]) -> bool:
+    if step.verb == "call":  # any tool, as `[[call NAME JSON]]`
+        return step.words[0].partition(" ")[0] in tools
+    if step.verb in ("mcp", "wait"):
+        return step.verb == "wait" or bool(own_tool(step, tools))
     return "apply_patch" in tools or any(name in tools for name, _, _ in CALLS[step.verb])
 
 
 def tool_call(step: Step, tools: frozenset[str]) -> tuple[str, dict[str, Any]]:
+    if step.verb == "call":
+        name, _, given = step.words[0].partition(" ")
+        return name, json.loads(given)
+    if step.verb == "mcp":
+        return own_tool(step, tools), json.loads(step.words[1])
+    if step.verb == "wait":  # Claude starts its first turn while its servers start, and offers to wait if one is late
+        late = "WaitForMcpServers" in tools
+        return ("WaitForMcpServers", {}) if late else ("Bash", {"command": "true", "description": "as asked"})
     for name, arguments, more in CALLS[step.verb]:
         if name in tools:
             return name, {**dict(zip(arguments, step.words, strict=True)), **more}
@@ -160,7 +182,13 @@ class Responses:
             elif item["type"].endswith("_output"):
                 said.append(("result", ""))
         names = [tool.get("name", "") for tool in body.get("tools", ())]
-        nested = [inner.get("name", "") for tool in body.get("tools", ()) for inner in tool.get("tools", ())]
+        nested = [
+            f"{tool.get('name', '')}__{inner.get('name', '')}"
+            if tool.get("type") == "namespace"
+            else inner.get("name", "")
+            for tool in body.get("tools", ())
+            for inner in tool.get("tools", ())
+        ]
         return listen(said, [*names, *nested])
 
     @staticmethod
@@ -169,7 +197,11 @@ class Responses:
         if step.verb in CALLS:
             name, arguments = tool_call(step, asked.tools)
             item = {"id": f"item_{number}", "call_id": f"call_{number}", "name": name}
-            if name == "apply_patch":
+            if step.verb == "mcp":
+                namespace, _dashes, inner = name.rpartition("__")
+                item |= {"type": "function_call", "name": inner, "namespace": namespace}
+                item |= {"arguments": json.dumps(arguments)}
+            elif name == "apply_patch":
                 item |= {"type": "custom_tool_call", "input": arguments["patch"]}
             else:
                 item |= {"type": "function_call", "arguments": json.dumps(arguments)}

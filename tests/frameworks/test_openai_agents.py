@@ -41,7 +41,7 @@ def said(text: str, role: str = "user") -> Any:
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 def test_items_come_back_word_for_word_in_order(kind, request, tmp_path):
     """Items are returned as they were given, key order and odd characters included, also to another process."""
-    items = [
+    items: Any = [
         {"role": "user", "content": 'Grüße \u2028 "quotes" \x7f'},
         {"type": "reasoning", "id": "r1", "summary": [{"type": "summary_text", "text": "hm"}]},
         {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"b": 1, "a": [1.5, null]}', "id": "i"},
@@ -206,6 +206,7 @@ def test_bad_input_is_refused_in_one_sentence(store):
     session = OnrecordSession("talk", store, session_settings=SessionSettings(limit=1))
     run(session.add_items([said("one"), said("two")]))
     assert run(session.get_items()) == [said("two")]
+    wrong: Any
     for wrong in ({1, 2}, {"role": "user", "content": object()}):
         with pytest.raises(AgentsException, match="invalid_input"):
             run(session.add_items([said("kept?"), wrong]))

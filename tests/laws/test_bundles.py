@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from onrecord.errors import Conflict, DamagedBundle, OnrecordError
 from onrecord.log import codec
-from onrecord.session import bundle
+from onrecord.session import bundle, unpacking
 from onrecord.session.handle import Session
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
@@ -143,7 +143,7 @@ def test_a_forged_chain_cannot_break_the_store(kind, data, field):
     assert session.note()
     assert session.brief()
     assert len(session.transcript()) >= 0
-    assert session.context(4_000).messages("anthropic")
+    assert session.context(4_000).messages("anthropic").system
     session.record_turn([{"role": "user", "content": "go on"}])
     assert there.sessions(project="")
     assert session.verify().ok
@@ -171,8 +171,8 @@ def forged(kind: str, data: Any, field: tuple[str, Any] | None) -> list[str]:
     }
     heading = json.loads(lines[0])
     heading["lineage"][-1]["upto"] = 2
-    body = [bundle._line(heading), lines[1], bundle._line(made)]
-    return [*body, bundle._end(sha256("".join(body).encode()).hexdigest(), 2, digest)]
+    body = [unpacking.line_of(heading), lines[1], unpacking.line_of(made)]
+    return [*body, unpacking.end_line(sha256("".join(body).encode()).hexdigest(), 2, digest)]
 
 
 @given(steps, steps)

@@ -235,10 +235,14 @@ def test_a_context_is_the_end_of_what_was_committed(played, tokens):
     for agent in set(AGENTS) & set(play.handles):
         handle = play.handles[agent]
         context = handle.context(tokens)
-        committed = handle.transcript(agent).committed
+        transcript = handle.transcript(agent)
+        committed = transcript.committed
         assert 0 <= context.left_out <= len(committed)
-        whole = well_formed(item for turn in committed for item in turn.items)
-        assume(not handle.agents.lane()["compacted"])
+        now = [turn.items for turn in transcript.provisional if turn.status == "running"] if handle.lease else []
+        whole = well_formed(item for turn in committed for item in turn.items) + [
+            i for n in now for i in well_formed(n)
+        ]
+        assume(not handle.agents.lane()["compacted"] and not context.left_out_steps)
         assert context.items == whole[len(whole) - len(context.items) :]
         inside = len(committed) - context.left_out
         assert len(context.items) >= len(

@@ -31,6 +31,9 @@ class Served(NamedTuple):
     records: SessionStore
     """The same store, for writing beside the page."""
 
+    scratch: SessionStore
+    """The same store, for sessions of single tests: they belong to another project."""
+
     def id_of(self, name: str) -> str:
         return self.records.find(name).session
 
@@ -44,7 +47,18 @@ def start(folder: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("ONRECORD_", "XDG_", "GIT_"))
     } | {"HOME": str(folder), "ONRECORD_PROJECT": samples.PROJECT, "GIT_AUTHOR_NAME": "Ada"}
-    command = [sys.executable, "-m", "onrecord", "web", "--json", "--port", "0", "--store", str(folder / "web.db"), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "onrecord",
+        "web",
+        "--json",
+        "--port",
+        "0",
+        "--store",
+        str(folder / "web.db"),
+        *options,
+    ]
     server = subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     return server, json.loads(server.stdout.readline())["data"]["url"]
@@ -65,7 +79,8 @@ def served(tmp_path_factory) -> Iterator[Served]:
     server, url = start(folder, "--allow-writes")
     parts = urlsplit(url)
     with connect(str(folder / "web.db"), project=samples.PROJECT) as records:
-        yield Served(url, f"{parts.scheme}://{parts.netloc}", records)
+        scratch = SessionStore(records.store, project="scratch")
+        yield Served(url, f"{parts.scheme}://{parts.netloc}", records, scratch)
     stop(server)
 
 
@@ -106,7 +121,9 @@ class Watch:
 @pytest.fixture(scope="session")
 def context(browser, served) -> Iterator[tuple]:
     """One browser profile that has opened the address which the command printed."""
-    made = browser.new_context(viewport={"width": 1300, "height": 850}, permissions=["clipboard-read", "clipboard-write"])
+    made = browser.new_context(
+        viewport={"width": 1300, "height": 850}, permissions=["clipboard-read", "clipboard-write"]
+    )
     made.set_default_timeout(15_000)
     watch = Watch(made, urlsplit(served.base).netloc)
     page = made.new_page()

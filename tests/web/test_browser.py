@@ -38,7 +38,12 @@ def test_the_first_page_shows_who_needs_a_person_and_why(page, served):
     page.goto(served.base)
     assert page.inner_text("#needs") == "NEEDS YOU · 4"
     needing = page.locator("ul[aria-labelledby=needs] .row")
-    assert needing.locator("b").all_inner_texts() == ["dark-mode", "fix-invite-403", "nightly-migration", "flaky-search"]
+    assert needing.locator("b").all_inner_texts() == [
+        "dark-mode",
+        "fix-invite-403",
+        "nightly-migration",
+        "flaky-search",
+    ]
     reasons = needing.locator(".why").all_inner_texts()
     assert reasons[0] == "waits for you"
     assert re.fullmatch(r"limit until (\w\w\w )?\d\d:\d\d", reasons[1])
@@ -63,7 +68,7 @@ def test_typing_filters_the_sessions_and_searches_their_text_with_marks(page, se
 
 
 def test_every_step_on_the_first_page_has_a_key(page, served):
-    """j and k move, r copies the command that resumes, enter opens, ? shows the keys, g goes back."""
+    """J and k move, r copies the command that resumes, enter opens, ? shows the keys, g goes back."""
     page.goto(served.base)
     page.wait_for_selector("#live.ok")
     page.keyboard.press("j")

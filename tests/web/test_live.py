@@ -21,7 +21,7 @@ def shows(page, words, where="#timeline"):
 
 def test_an_event_appears_without_a_reload_and_reading_is_not_disturbed(page, served):
     """At the end of the timeline new rows scroll in; further up the page says how many are new, and stays."""
-    session = served.records.create("live-1", objective="Watch me")
+    session = served.scratch.create("live-1", objective="Watch me")
     open_session(page, served, "live-1")
     page.wait_for_selector("#live.ok")
     session.decide("seen at once")
@@ -42,9 +42,9 @@ def test_an_event_appears_without_a_reload_and_reading_is_not_disturbed(page, se
 
 def test_the_first_page_keeps_up_too(page, served):
     """A new session appears, and one that begins to need a person moves up."""
-    page.goto(served.base)
+    page.goto(f"{served.base}/?all=1")
     page.wait_for_selector("#live.ok")
-    session = served.records.create("live-2", objective="Appear by yourself")
+    session = served.scratch.create("live-2", objective="Appear by yourself")
     shows(page, "live-2", "#list")
     session.findings.state("No access to the logs", "blocked")
     page.wait_for_function("() => document.querySelector('ul[aria-labelledby=needs]').textContent.includes('live-2')")
@@ -56,7 +56,7 @@ def test_eight_tabs_share_one_connection(context, served):
     """A browser allows six connections per host; eight tabs load all the same, and all of them hear of an event."""
     made, watch = context
     watch.problems.clear()
-    session = served.records.create("live-3", objective="Many tabs")
+    session = served.scratch.create("live-3", objective="Many tabs")
     tabs = [made.new_page() for _ in range(8)]
     for tab in tabs:
         tab.goto(f"{served.base}/s/{session.id}")
@@ -101,7 +101,7 @@ def test_a_lost_connection_is_shown_and_what_was_missed_comes_back(browser, tmp_
 
 def test_a_person_acts_and_each_act_is_an_event_with_their_name(page, served):
     """Next action, decision, attempt, hold, pause and close, each after a form; what is refused is said in the form."""
-    session = served.records.create("live-4", objective="Act on me")
+    session = served.scratch.create("live-4", objective="Act on me")
     session.attempts.start("make deploy")
     open_session(page, served, "live-4")
     for action, fields, kind in (
@@ -133,6 +133,7 @@ def test_a_person_acts_and_each_act_is_an_event_with_their_name(page, served):
 def test_a_store_in_postgres_is_followed_too(postgres):
     """The same hub on the other store: a viewer hears of a position that another connection committed."""
     import asyncio
+    from concurrent.futures import ThreadPoolExecutor
 
     from onrecord.session.session_store import SessionStore
     from onrecord.web.live import Hub
@@ -153,4 +154,5 @@ def test_a_store_in_postgres_is_followed_too(postgres):
             await stream.aclose()
             hub.stop()
 
-        asyncio.run(hear())
+        with ThreadPoolExecutor(1) as apart:  # the browser's driver has a loop in this thread
+            apart.submit(asyncio.run, hear()).result()

@@ -164,7 +164,7 @@ def _follow(
             return done
         if rewritten:
             stand = Stand(None, _next(session, of.name, location.vendor_id, beside), 0)
-        chunk, found = _redacted(session, chunk)
+        chunk, found = _redacted(session, of, chunk)
         read = _reading(session, of, location, stand, chunk, beside)
         try:
             position, new = _keep(session, of, location, stand, chunk, read, found, **about)
@@ -225,12 +225,15 @@ def _split(lengths: list[int]) -> set[int]:
     return found
 
 
-def _redacted(session: Session, chunk: Chunk) -> tuple[Chunk, Found]:
+def _redacted(session: Session, of: Vendor, chunk: Chunk) -> tuple[Chunk, Found]:
     """The chunk without secrets, before anything is read from it: readings refer to parts of a record's text."""
     lines, found = clean_records(session.funnel, [entry.raw for entry in chunk.entries], session.head.project)
     if not found:
         return chunk, found
-    entries = [entry._replace(raw=line) for entry, line in zip(chunk.entries, lines, strict=True)]
+    entries = [
+        entry if entry.raw == line else entry._replace(raw=line, items=of.parse(line).items if entry.items else ())
+        for entry, line in zip(chunk.entries, lines, strict=True)
+    ]
     return chunk._replace(entries=entries), found
 
 
@@ -258,7 +261,9 @@ def _keep(  # noqa: PLR0917  # as above
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
             data |= {"tip": read.tip} if read.tip else {}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
-    noticed = [notice(drafts[-1], found, session.funnel.rules.policy_of(session.head.project))] if found else []
+    noticed = (
+        [notice(drafts[-1], found, session.funnel.rules.policy_of(session.head.project), "lines/")] if found else []
+    )
     if any(entry.usage for entry in chunk.entries):
         from onrecord.agents import counting
 
@@ -300,7 +305,7 @@ def _keep_file(session: Session, vendor_name: str, location: Location, **about: 
     begun = Stand(None, _next(session, vendor_name, location.vendor_id, about["beside"]), 0)
     made = Read("")
     made.rows.append([])
-    chunk, found = _redacted(session, Chunk([Entry(text, "")], mark))
+    chunk, found = _redacted(session, load(vendor_name), Chunk([Entry(text, "")], mark))
     with suppress(IdReused):  # another process keeps the next version of it at this moment
         _keep(session, load(vendor_name), location, begun, chunk, made, found, **about, whole=True)
 

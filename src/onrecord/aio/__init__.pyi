@@ -20,9 +20,10 @@ from onrecord.session.retention import Policy, Swept
 from onrecord.session.session_store import Found, SessionStore
 from onrecord.session.usage import Used
 from onrecord.views.context import Context
+from onrecord.views.dialects import Messages
 from onrecord.views.fold import Whole
 from onrecord.views.transcript import Transcript
-from onrecord.views.values import Agent, Anchor, Attempt, Budget, Change, Checkpoint, ClaimStep, Effect, Evidence, Finding, Json, Lane, Message, ModelUsage, Parent, Process, Profile, Revision, ToolCall, Usage, Worktree
+from onrecord.views.values import Agent, Anchor, Attempt, Budget, Change, Checkpoint, ClaimStep, Counter, Effect, Evidence, Finding, Json, Lane, Message, ModelUsage, Parent, Process, Profile, Revision, ToolCall, Usage, Worktree
 from typing import Any, Self
 
 class AsyncTurn(OwnTurn):
@@ -41,20 +42,44 @@ class AsyncTurn(OwnTurn):
     async def assistant(self, content: Json, *, tool_calls: Sequence[ToolCall] | None = ...) -> Event:
         """Add what the assistant says and the tools it calls."""
 
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The tool calls of this turn that have no result yet."""
+
     async def commit(self) -> Event:
         """Make the turn count. It supersedes what was provisional in this lane."""
 
     async def decide(self, text: str, *, why: str | None = ...) -> Event:
         """Record a decision that comes from the last item: it is a fact, whatever becomes of the turn."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether items can be added."""
+
+    async def messages(self, format: str = ..., *, tokens: int = ..., count: Counter = ..., system: str = ...) -> Messages:
+        """Exactly what to send to the model now: what the record says, earlier turns that fit, and this turn."""
+
+    async def must_be_open(self) -> None:
+        """Raise if nothing can be added."""
+
+    @property
+    def origin(self) -> int:
+        """Where this turn began; if it continues others, where the first of them did."""
+
     async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ..., **parts: int) -> Event:
         """Record what a model call of this turn used; it counts even if the turn is aborted."""
+
+    async def reply(self, answer: object, /, *, cost: float | None = ...) -> list[ToolCall]:
+        """Record what the model answered, as its SDK returned it: text, tool calls and usage, in one durable step."""
 
     async def system(self, content: Json) -> Event:
         """Add what the system says."""
 
     async def tool(self, call: str, content: Json, *, error: bool = ...) -> Event:
         """Add the result of a tool call."""
+
+    async def use(self, answer: object, /, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ..., **parts: int) -> Event:
+        """Record what a call of a model used, from its answer or as numbers with the model's name."""
 
     async def user(self, content: Json) -> Event:
         """Add what the user says."""
@@ -139,6 +164,9 @@ class AsyncSession(OwnSession):
     def log(self) -> AsyncLogVerbs:
         """The log itself: single events, the newest first, headers only, holds, erasure, leases."""
 
+    async def messages(self, format: str = ..., *, tokens: int = ..., count: Counter = ..., system: str = ...) -> Messages:
+        """Exactly what to send to a model now, as in `Turn.messages`; the open turn of this handle is part of it."""
+
     @property
     def name(self) -> str:
         """The session's present name."""
@@ -189,7 +217,7 @@ class AsyncSessionStore(OwnStore):
         """Create a session under another one, with a slice of what is left of its budget."""
 
     async def close(self) -> None:
-        """Close files and connections."""
+        """Release the lanes of the sessions that `open` returned, then close files and connections."""
 
     async def copy(self, name: str, to: AsyncSessionStore, *, rename: str | None = ..., into: str | None = ...) -> list[Copied]:
         """Copy a session to another store, verified before and after; or add what is new to the copy that is there."""

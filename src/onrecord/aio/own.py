@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from onrecord.aio.calls import finished, paged, settled
+from onrecord.aio import tools
+from onrecord.aio.calls import paged, settled
 from onrecord.aio.deriving import Awaited
-from onrecord.session import effects
 from onrecord.session.following import POLL_SECONDS, Follower
-from onrecord.session.turns import told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -53,6 +52,24 @@ class OwnTurn(Awaited):
         """The items of the committed answer, when this request was answered before and only the reply was lost."""
         return self.sync.answer
 
+    @property
+    def items(self) -> list[Item]:
+        """What was said in this turn so far."""
+        return self.sync.items
+
+    @property
+    def resumed(self) -> int:
+        """Where the turn began that this one continues; 0 if it is a new one."""
+        return self.sync.resumed
+
+    async def run_tools(self, /, *functions: Callable[..., Any]) -> int:
+        """Run every tool call that has no result yet, at the same time, and add the results.
+
+        The functions may be coroutine functions; see `Turn.run_tools` for the rest.
+        """
+        self.sync.must_be_open()
+        return await tools.run_tools(self.sync, functions)
+
 
 class OwnSession(Awaited):
     """A session with awaited verbs."""
@@ -76,12 +93,14 @@ class OwnSession(Awaited):
         return self.sync.agent
 
     def turn(
-        self, *, request: Json = None, base: int | None = None, rollback: int = 0, id: str | None = None
-    ) -> AsyncTurn:
+        self, *, request: Json = None, base: int | None = None, rollback: int = 0, id: str | None = None,
+        resume: bool = False,
+    ) -> AsyncTurn:  # fmt: skip
         """Begin a turn; use it with `async with`. The arguments are those of `Session.turn`."""
         from onrecord.aio import AsyncTurn
 
-        return AsyncTurn(partial(self.sync.turn, request=request, base=base, rollback=rollback, id=id))
+        begin = partial(self.sync.turn, request=request, base=base, rollback=rollback, id=id, resume=resume)
+        return AsyncTurn(begin)
 
     async def follow(
         self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None
@@ -96,22 +115,19 @@ class OwnSession(Awaited):
                 return
             await asyncio.sleep(POLL_SECONDS)
 
-    async def once(self, key: str, fn: Callable[[], Awaitable[Json]], *, rerun_unknown: bool = False) -> Json:
+    async def once(
+        self, key: str, fn: Callable[[], Awaitable[Json]], *, rerun_unknown: bool = False, arguments: Json = None
+    ) -> Json:
         """The recorded result under this key; if there is none, await `fn` and record what it returns."""
-        return await finished(asyncio.ensure_future(self._once(key, fn, rerun_unknown=rerun_unknown)))
-
-    async def _once(self, key: str, fn: Callable[[], Awaitable[Json]], *, rerun_unknown: bool) -> Json:
-        # No thread waits for `fn`: it may need one itself.
         name = getattr(fn, "__name__", "")
-        done, result = await settled(partial(effects.prepare, self.sync, key, name, rerun_unknown=rerun_unknown))
-        if done:
-            return result
-        try:
-            made = await fn()
-        except Exception as problem:
-            await settled(partial(effects.settle, self.sync, key, error=told(problem)))
-            raise
-        return await settled(partial(effects.conclude, self.sync, key, made))
+        return await tools.once(self.sync, key, fn, name, rerun=rerun_unknown, arguments=arguments)
+
+    def tool(
+        self, fn: Callable[..., Any] | None = None, /, *, name: str = "", safe_to_repeat: bool = False,
+        timeout: float | None = None,
+    ) -> Any:  # fmt: skip
+        """A function as a tool, awaited: each call is recorded before and after, and runs once. Also a decorator."""
+        return tools.tool(self.sync, fn, name=name, safe_to_repeat=safe_to_repeat, timeout=timeout)
 
 
 class OwnStore(Awaited):

@@ -67,6 +67,8 @@ class Effect(NamedTuple):
     position: int
     outcome: dict[str, Any] | None
     """None while its result is not on record."""
+    number: int = 1
+    """How often it was tried: a call that failed may be tried again."""
 
 
 def session_name(*parts: str) -> str:
@@ -198,7 +200,7 @@ class Conversation:
         kind = event.kind
         data: Any = event.data if isinstance(event.data, dict) else {}
         if kind in ("effect.started", "effect.finished"):
-            self._apply_effect(kind, data, event.position)
+            self._apply_effect(event, data)
         elif kind in ("payload.kept", "payload.retracted") and data.get("vendor") == self.framework:
             self.changed_at = event.position
             self.fold(event, data)
@@ -219,14 +221,18 @@ class Conversation:
             for key in data.get("keys") or ():
                 self.entries.pop(key, None)
 
-    def _apply_effect(self, kind: str, data: dict[str, Any], position: int) -> None:
+    def _apply_effect(self, event: Event, data: dict[str, Any]) -> None:
         call = _call_of(str(data.get("key", "")), self.framework)
+        known = self.effects.get(call)
         if not call:
             return
-        if kind == "effect.started":
-            self.effects[call] = Effect(call, str(data.get("name", "")), data.get("arguments"), position, None)
-        elif call in self.effects:
-            self.effects[call] = self.effects[call]._replace(outcome=data)
+        if event.kind == "effect.started":
+            number = known.number + 1 if known else 1
+            self.effects[call] = Effect(
+                call, str(data.get("name", "")), data.get("arguments"), event.position, None, number
+            )
+        elif known:
+            self.effects[call] = known._replace(outcome=data)
 
     def of_others(self) -> list[tuple[int, list[Item]]]:
         """The committed turns that other writers added to the session: position and well-formed items of each."""
@@ -283,28 +289,37 @@ class Conversation:
     # Tool calls
 
     def start_effect(self, call: str, name: str, arguments: Any) -> Effect | None:
-        """Record that a tool is about to run; return the effect instead if it is on record already."""
+        """Record that a tool is about to run; return the effect instead if it happened, or may have happened."""
+        key = effect_key(self.framework, call)
         with self.lock:
             self.catch_up()
-            known = self.effects.get(call)
-            if known is not None:
+            known = self.effects.get(_call_of(key, self.framework))
+            if known is not None and not _has_failed(known):
                 return known
-            key = effect_key(self.framework, call)
-            data = {"key": key, "name": name, "arguments": arguments}
+            number = known.number + 1 if known else 1
             session = self.open()
-            draft = session.log.draft("effect.started", data, id=effect_id(key, "started", 1))
+            data = {"key": key, "name": name, "arguments": arguments}
+            draft = session.log.draft("effect.started", data, id=effect_id(key, "started", number))
             event = session.log.append(draft, fenced=session.lease is not None)[0]
-            if event.payload_hash != draft.payload_hash:
-                self.catch_up()  # another process started it first
-                return self.effects.get(call)
-            return None
+            self.catch_up()
+            # Another process may have started it first: then the event on record is not ours.
+            mine = event.payload_hash == draft.payload_hash
+            return None if mine else self.effects.get(_call_of(key, self.framework))
 
     def finish_effect(self, call: str, *, result: Any = None, error: str | None = None) -> None:
         """Record what the tool answered."""
         key = effect_key(self.framework, call)
         data = {"key": key, "ok": error is None, "result": result, "error": error}
-        session = self.open()
-        session.log.append(session.log.draft("effect.finished", data, id=effect_id(key, "finished", 1)))
+        with self.lock:
+            known = self.effects.get(_call_of(key, self.framework))
+            id_ = effect_id(key, "finished", known.number if known else 1)
+            session = self.open()
+            session.log.append(session.log.draft("effect.finished", data, id=id_))
+            self.catch_up()
+
+
+def _has_failed(effect: Effect) -> bool:
+    return effect.outcome is not None and not effect.outcome.get("ok")
 
 
 def effect_key(framework: str, call: str) -> str:

@@ -8,14 +8,17 @@ items it became.
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
-from onrecord.log.codec import NESTING_LIMIT, encode_payload, plain
+from onrecord.log.codec import NESTING_LIMIT, plain
+from onrecord.log.partners import arguments_of, from_gemini, from_responses, plain_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROLES = ("system", "user", "assistant", "tool")
-FORMATS = ("openai", "anthropic")
+FORMATS = ("openai", "openai-responses", "anthropic", "gemini")
 _SPEAKERS = ("system", "user", "assistant")
 ITEMS_LIMIT = 1_000
 """The most items of one recorded turn."""
@@ -71,6 +74,7 @@ def _check_verbatim(kept: object) -> None:
 
 def to_items(message: object, format: str | None = None) -> list[Item]:
     """The neutral items of a message: neutral already, or in a partner's format (named, or recognised by its shape)."""
+    message = plain_message(message)
     if not isinstance(message, dict):
         return [check_item(message)]
     item = plain_item(message, format)
@@ -79,12 +83,10 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
     if format not in (None, "neutral", *FORMATS):
         raise InvalidInput(f"unknown message format {format!r}", hint=f"use one of {', '.join(FORMATS)}")
     spoken = format or _shape(message)
-    if spoken == "openai":
-        items = _from_openai(message)
-    elif spoken == "anthropic":
-        items = _from_anthropic(message)
-    else:
+    read = _READERS.get(spoken)
+    if read is None:
         return [check_item(message)]
+    items = read(message)
     for item in items:
         check_item(item)
     items[0]["verbatim"] = {"format": spoken, "message": message, "spans": len(items)}
@@ -134,6 +136,10 @@ def _plain_calls(calls: object) -> list[Item] | None:
 def _shape(message: Item) -> str:
     if "tool_call_id" in message:
         return "openai"
+    if isinstance(message.get("output"), list) or message.get("type") in _RESPONSE_PARTS:
+        return "openai-responses"
+    if isinstance(message.get("parts"), list):
+        return "gemini"
     for call in _dicts(message.get("tool_calls")):
         if "function" in call:
             return "openai"
@@ -157,23 +163,11 @@ def _from_openai(message: Item) -> list[Item]:
             {
                 "id": call.get("id"),
                 "name": call.get("function", {}).get("name"),
-                "arguments": _arguments(call.get("function", {}).get("arguments")),
+                "arguments": arguments_of(call.get("function", {}).get("arguments")),
             }
             for call in _dicts(message["tool_calls"])
         ]
     return [item]
-
-
-def _arguments(text: object) -> object:
-    """In OpenAI's form, arguments travel as JSON text; text that is not JSON is kept as it is."""
-    if not isinstance(text, str):
-        return text
-    try:
-        arguments = json.loads(text)
-        encode_payload(arguments)
-    except (ValueError, RecursionError, InvalidInput):
-        return text  # a model may write NaN, half a character or a thousand brackets: its text is kept in any case
-    return arguments
 
 
 def _from_anthropic(message: Item) -> list[Item]:
@@ -202,3 +196,9 @@ def _plain(parts: list[Any]) -> object:
     if all(isinstance(part, dict) and part.get("type") == "text" and set(part) == {"type", "text"} for part in parts):
         return "\n".join(part["text"] for part in parts)
     return parts
+
+
+_RESPONSE_PARTS = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "reasoning")
+_READERS: dict[str, Callable[[Item], list[Item]]] = {
+    "openai": _from_openai, "openai-responses": from_responses, "anthropic": _from_anthropic, "gemini": from_gemini,
+}  # fmt: skip

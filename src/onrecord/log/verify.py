@@ -12,12 +12,20 @@ from onrecord.errors import DamagedLog, InvalidInput, OnrecordError
 from onrecord.log.codec import GENESIS, check_header, commit_to, decode_payload, link_record, open_record
 from onrecord.log.events import KINDS, Draft
 from onrecord.log.head import QUIET, TITLE_KINDS, Head, after, forked, fresh
+from onrecord.log.ranges import Ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onrecord.log.events import Record
 
+COVERS = (
+    "the hash chain and every payload that was not erased", "the head: position, status, hold, title, runs and times",
+    "kept views (snapshots)",
+)  # fmt: skip
+"""What a verification derives again from the events."""
+LEAVES_OUT = ("the search index", "the name and project of a session", "leases", "where a log came from")
+"""What a store keeps beside its logs that no log says, or that is only a way to find events."""
 PROBLEMS_LIMIT = 100
 """The most problems one report lists."""
 NONSENSE = (ValueError, LookupError, TypeError, AttributeError)
@@ -29,7 +37,7 @@ class Problem(NamedTuple):
 
     position: int
     cause: str
-    """gap, chain, payload, missing, unreadable, head or checkpoint."""
+    """gap, chain, payload, missing, unreadable, head, snapshot or checkpoint."""
     detail: str
 
 
@@ -58,7 +66,7 @@ class Verifier:
         self._position, self._events = position, 0
         self._problems: list[Problem] = []
         self._missing: set[int] = set()
-        self._erased: set[int] = set()
+        self._erased = Ranges()
 
     def feed(self, records: Iterable[Record]) -> Verifier:
         """Check more events."""
@@ -84,11 +92,11 @@ class Verifier:
 
     def unexplained(self) -> bool:
         """Whether a payload is missing that no event read so far says was erased."""
-        return not self._missing <= self._erased
+        return any(position not in self._erased for position in self._missing)
 
     def finish(self, position: int | None = None, digest: bytes | None = None) -> Report:
         """The report; `position` and `digest` are those of the head in the store."""
-        unexplained = sorted(self._missing - self._erased)
+        unexplained = sorted(position for position in self._missing if position not in self._erased)
         for missing in unexplained:
             self._blame(missing, "missing", "the payload is gone and no event says that it was erased")
         if position is not None and (position, digest) != (self._position, self._hash):
@@ -99,14 +107,15 @@ class Verifier:
 
     def excuse(self, record: Record, upto: int) -> None:
         """Note an erasure in an ancestor's log, up to a position."""
-        self._erased.update(erased_by(record, upto) or ())
+        for first, last in erased_by(record, upto) or ():
+            self._erased.add(first, last)
 
     def _note_erasure(self, record: Record) -> None:
         found = erased_by(record, record.position - 1)
         if found is None:
             self._blame(record.position, "unreadable", "the erasure event does not say what was erased")
-        else:
-            self._erased.update(found)
+        for first, last in found or ():
+            self._erased.add(first, last)
 
     def _blame(self, position: int, cause: str, detail: str) -> None:
         if len(self._problems) < PROBLEMS_LIMIT:
@@ -192,13 +201,14 @@ class HeadFold:
         return ""
 
 
-def erased_by(record: Record, upto: int) -> set[int] | None:
-    """The positions that an erasure names, up to a position: it can excuse only events before it."""
+def erased_by(record: Record, upto: int) -> list[tuple[int, int]] | None:
+    """The ranges that an erasure names, up to a position: it can excuse only events before it."""
     try:
         data: dict[str, Any] = decode_payload((record.payload or b"").decode())
-        return {position for first, last in data["ranges"] for position in range(max(1, first), min(last, upto) + 1)}
+        found = [(max(1, first), min(last, upto)) for first, last in data["ranges"]]
     except (ValueError, KeyError, TypeError):
         return None
+    return found if all(type(first) is type(last) is int for first, last in found) else None
 
 
 def ranges_of(positions: Iterable[int]) -> list[list[int]]:

@@ -71,6 +71,11 @@ def identity() -> dict[str, Any]:
     return dict(_identity(os.getpid()))
 
 
+def is_mine(holder: Mapping[str, Any]) -> bool:
+    """Whether a holder is this very process; a child that was forked from it is another one."""
+    return bool(holder.get("pid") == os.getpid())
+
+
 def identity_of(pid: int) -> dict[str, Any]:
     """Who another process of this machine is, in the same form."""
     return identity() | {"pid": pid, "started": started(pid)}

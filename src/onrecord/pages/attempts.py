@@ -23,6 +23,8 @@ POINTS_LIMIT = 400
 _MOODS = {"succeeded": "v", "failed": "r", "running": "o"}
 _WIDTH, _HEIGHT, _PAD = 560, 150, 26
 _LARGEST = 1e300
+_TOOK = 3
+"""The column of the duration; the metrics follow it."""
 
 
 def attempts_table(whole: Whole, gone: Gone | None = None) -> str:
@@ -63,7 +65,9 @@ def _row(attempt: Attempt, status: str, names: Sequence[str]) -> str:
         link(attempt.get("settled") or attempt["position"]),
     ]
     when = f"{day(attempt['at'])} {clock(attempt['at'])} UTC"
-    return f'<tr title="{attribute(when)}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+    numbers = range(_TOOK, _TOOK + 1 + len(names))
+    drawn = "".join(f"<td{' class=n' if place in numbers else ''}>{cell}</td>" for place, cell in enumerate(cells))
+    return f'<tr title="{attribute(when)}">{drawn}</tr>'
 
 
 def metric_plots(whole: Whole) -> str:
@@ -88,7 +92,7 @@ def metric_plot(attempts: Sequence[Mapping[str, Any]], name: str) -> str:
     base, first, last = _HEIGHT - _PAD, points[0][0]["number"], points[-1][0]["number"]
     return (
         f'<figure class="plot"><figcaption>{shown(name)}</figcaption>'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{attribute(name)} over {len(points)} attempts">'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="group" aria-label="{attribute(name)} over {len(points)} attempts">'
         f'<line class="axis" x1="{_PAD}" y1="{base}" x2="{_WIDTH - _PAD}" y2="{base}"/>'
         f'<text x="{_PAD}" y="14">{attribute(f"{high:g}")}</text>'
         f'<text x="{_PAD}" y="{_HEIGHT - 8}">{attribute(f"{low:g}")}, attempt {first}</text>'

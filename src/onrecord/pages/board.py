@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onrecord.pages.facts import MARKS
-from onrecord.pages.panel import Line, finding_small, hidden
+from onrecord.pages.panel import Line, finding_small, hidden, readable
 from onrecord.pages.text import clock, counted, day, link, short, shown, terminal
 from onrecord.views.claims import steps_of
 from onrecord.views.findings import CAPTURED, anchor_key
@@ -42,11 +43,13 @@ def draw_board(cards: list[Line]) -> str:
 def board_cards(whole: Whole) -> list[Line]:
     """A card for each finding, in the section of its label."""
     findings = whole.findings
-    return [
-        Line(label, number, _card(findings, finding, label))
-        for number, finding in enumerate(findings.findings.values())
-        if (label := findings.label_of(finding)) in COLUMNS
-    ]
+    cards = enumerate(findings.findings.values())
+    return [card for number, one in cards for card in readable(partial(_labelled, findings, one, number), "open")]
+
+
+def _labelled(findings: Findings, finding: Finding, number: int) -> list[Line]:
+    label = findings.label_of(finding)
+    return [Line(label, number, _card(findings, finding, label))] if label in COLUMNS else []
 
 
 def _card(findings: Findings, finding: Finding, label: str) -> str:

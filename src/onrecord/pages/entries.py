@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onrecord.log.events import Event
+    from onrecord.log.items import Item
     from onrecord.views.fold import Whole
     from onrecord.views.transcript import Turn
 
@@ -91,7 +92,7 @@ class _Reader:
         self._finished: set[str] = set()
         self._mirrored: set[str] = set()
         self._shown_calls: set[str] = set()
-        self._links: set[tuple[object, object]] = set()
+        self._links: set[tuple[str, str]] = set()
 
     def read(self, events: Sequence[Event]) -> None:
         """Note what belongs to other entries."""
@@ -141,6 +142,7 @@ class _Reader:
         if first is None:
             return None
         copies[turn.begun] = copy = copies.get(turn.begun, 0) + 1
+        turn = turn._replace(items=_sound(turn.items))
         calls = [str(call.get("id")) for item in turn.items for call in item.get("tool_calls") or ()]
         self._shown_calls.update(calls)
         tools = {one: self._tools[one] for one in calls if one in self._tools}
@@ -172,7 +174,7 @@ class _Reader:
             case "payload.kept":
                 return "prompt" in data and event.by not in self._mirrored
             case "agent.located":
-                link = (data.get("vendor"), data.get("vendor_id"))
+                link = (str(data.get("vendor")), str(data.get("vendor_id")))
                 new = link not in self._links
                 self._links.add(link)
                 return new
@@ -207,6 +209,22 @@ class _Reader:
                 (str(one), findings.how(str(one)), findings.recorded_at(str(one))) for one in data["evidence"]
             ]
         return about
+
+
+def _sound(items: Any) -> list[Item]:
+    """Items as a page can draw them: a log from elsewhere may have others."""
+    found: list[Item] = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return [item if _is_sound(item) else _mended(item) for item in found]
+
+
+def _is_sound(item: Item) -> bool:
+    calls = item.get("tool_calls")
+    return not calls or (isinstance(calls, list) and all(isinstance(call, dict) for call in calls))
+
+
+def _mended(item: Item) -> Item:
+    calls = item["tool_calls"] if isinstance(item["tool_calls"], list) else []
+    return item | {"tool_calls": [call for call in calls if isinstance(call, dict)]}
 
 
 def _superseding(committed: list[Turn]) -> Any:

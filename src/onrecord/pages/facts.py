@@ -48,14 +48,19 @@ def fact_of(entry: Entry) -> Fact:
         return Fact("q", "", f"{_kind(entry)}: the payload was erased")
     if not isinstance(data, dict):
         return Fact("q", "", f"{_kind(entry)}: {short(data, _LINE)}")
-    return _MAKERS.get(entry.kind, _generic)(data, entry)
+    try:
+        return _MAKERS.get(entry.kind, _generic)(data, entry)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return _generic(data, entry)  # a log from elsewhere may have an invalid payload under a known kind
 
 
 def draw_fact(entry: Entry) -> str:
     """A fact in one line, with a link to its event."""
     fact = fact_of(entry)
     by = "" if entry.kind in _SAY_WHO else shown(entry.by)
-    small = " · ".join(part for part in (fact.small, by, clock(entry.at), link(entry.position)) if part)
+    small = " · ".join(
+        part for part in (fact.small, by, f"<time>{clock(entry.at)}</time>", link(entry.position)) if part
+    )
     more = f'<details class="more"><summary>more</summary>{fact.more}</details>' if fact.more else ""
     # Every other event is in the list of events, with its payload.
     header = header_of(entry) if tier_of(entry.kind) == TRANSCRIPT else ""

@@ -20,7 +20,7 @@ def script() -> str:
 
 
 def header(title: str, *, crumb: str = "", chips: Sequence[tuple[str, str]] = (), command: str = "") -> str:
-    """The top of a page: where it belongs, its name, what is to be known at a glance, the command to continue."""
+    """The top of a page: where it belongs, its name, what matters at a glance, the command to continue."""
     made = "".join(f'<span class="chip {css}">{shown(text)}</span>' for text, css in chips if text)
     where = f'<span class="crumb">{shown(crumb)} /</span>' if crumb else ""
     copied = f'<code class="cmd">{shown(command)}</code>' if command else ""
@@ -38,6 +38,6 @@ def tabs(names: Sequence[tuple[str, str, int | None]], current: str = "") -> str
 
 
 def empty(sentence: str, command: str = "") -> str:
-    """What stands where there is nothing yet, and the command that changes that."""
+    """A sentence for a part that has nothing yet, and the command that changes that."""
     typed = f" <code>{shown(command)}</code>" if command else ""
     return f'<p class="empty">{shown(sentence)}{typed}</p>'

@@ -206,7 +206,7 @@ def draw_lanes(picture: Picture, *, now: int | None = None, width: int = 1200) -
     made.append(_ticks(scale, height))
     about = f"{len(names)} lanes, {sum(map(len, bars.values()))} turns"
     return (
-        f'<svg class="lanes-svg" viewBox="0 0 {width} {height}" role="img" aria-label="{about}">{"".join(made)}</svg>'
+        f'<svg class="lanes-svg" viewBox="0 0 {width} {height}" role="group" aria-label="{about}">{"".join(made)}</svg>'
     )
 
 

@@ -43,7 +43,7 @@ class Line(NamedTuple):
     html: str
     """One element."""
     is_past: bool = False
-    """Whether it no longer holds: it is hidden until somebody goes back."""
+    """Whether it no longer holds: it is hidden until a reader goes back."""
 
 
 def panel(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) -> str:
@@ -72,28 +72,48 @@ def hidden(lines: Iterable[Line]) -> str:
 
 def panel_lines(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) -> list[Line]:
     """What the panel says, line by line."""
-    lines = [*_goal(whole), *_findings(whole), *_open_ends(whole, gone)]
-    lines += [
-        Line("Features left", number, _row("o", "○", shown(text))) for number, text in enumerate(feature_lines(whole))
-    ]
+    parts: list[Callable[[], Iterable[Line]]] = [
+        lambda: _goal(whole), lambda: _findings(whole), lambda: _open_ends(whole, gone), lambda: _features(whole),
+        lambda: _decisions(whole), lambda: _code(whole), lambda: _happened(recent),
+    ]  # fmt: skip
+    return [line for part in parts for line in readable(part)]
+
+
+def readable(draw: Callable[[], Iterable[Line]], section: str = "") -> list[Line]:
+    """Lines; or one that says that they cannot be drawn: a log from elsewhere may have an invalid payload."""
+    try:
+        return list(draw())
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
+        return [
+            Line(section, 0, '<p class="ev">A part cannot be shown: an event on record has an invalid payload.</p>')
+        ]
+
+
+def _features(whole: Whole) -> Iterator[Line]:
+    for number, text in enumerate(feature_lines(whole)):
+        yield Line("Features left", number, _row("o", "○", shown(text)))
+
+
+def _decisions(whole: Whole) -> Iterator[Line]:
     for decision in whole.facts.decisions:
         why = f" because {short(decision['why'], _WIDTH)}" if decision["why"] else ""
-        source = " · ".join(filter(None, (f"because of {link(decision['because'])}" if decision["because"] else "",
-                                          shown(decision["by"]), link(decision["position"]))))  # fmt: skip
-        lines.append(
-            Line("Decisions", decision["position"], f"<p>{short(decision['text'], _WIDTH)}{why} {_small(source)}</p>")
-        )
-    lines += [
-        Line("Code", number, f"<p>{short(text, _WIDTH)}</p>") for number, text in enumerate(code_lines(whole.code))
-    ]
+        because = f"because of {link(decision['because'])}" if decision["because"] else ""
+        source = " · ".join(filter(None, (because, shown(decision["by"]), link(decision["position"]))))
+        html = f"<p>{short(decision['text'], _WIDTH)}{why} {_small(source)}</p>"
+        yield Line("Decisions", decision["position"], html)
+
+
+def _code(whole: Whole) -> Iterator[Line]:
+    for number, text in enumerate(code_lines(whole.code)):
+        yield Line("Code", number, f"<p>{short(text, _WIDTH)}</p>")
+
+
+def _happened(recent: Recent | None) -> Iterator[Line]:
     if recent is not None:
         from onrecord.views.happenings import lines_of
 
-        lines += [
-            Line("What happened", number, f"<p>{short(text, _WIDTH)}</p>")
-            for number, text in enumerate(lines_of(recent))
-        ]
-    return lines
+        for number, text in enumerate(lines_of(recent)):
+            yield Line("What happened", number, f"<p>{short(text, _WIDTH)}</p>")
 
 
 def _goal(whole: Whole) -> Iterator[Line]:
@@ -140,7 +160,7 @@ def _findings(whole: Whole) -> Iterator[Line]:
 
 
 def finding_small(findings: Findings, finding: Finding, label: str) -> list[str]:
-    """What stands below a claim: its number and label, why it is stale, challenges, evidence, its event."""
+    """The line below a claim: its number and label, why it is stale, challenges, evidence, its event."""
     small = [f"{shown(finding['id'])} {shown(label)}"]
     if label == STALE:
         what = findings.what_changed(finding)

@@ -15,7 +15,8 @@ from onrecord.pages.entries import TURN, entries_of
 from onrecord.pages.facts import fact_of
 from onrecord.pages.text import clock, day, money, plain, tokens
 from onrecord.pages.tools import Shown, shown_call
-from onrecord.views.dialects import media_line
+from onrecord.views.conversations import SUBLANE
+from onrecord.views.parts import media_line
 from onrecord.views.render import iso
 from onrecord.views.transcript import RUNNING
 
@@ -40,7 +41,7 @@ def as_markdown(contents: Contents) -> Iterator[str]:
     """The file, piece by piece."""
     head, entries = contents.whole.head, entries_of(contents.events, contents.whole, {})
     yield _inert(plain(contents.note).rstrip(), outline=True)
-    yield f"\n\n## Timeline\n\n*generated from position {head.position} of session {head.session}"
+    yield f"\n\n## Transcript\n\n*generated from position {head.position} of session {_said(head.session)}"
     yield {True: ", hash chain verified*\n", False: ", HASH CHAIN BROKEN*\n", None: "*\n"}[contents.verified]
     if contents.first > 1:
         yield f"\n*It begins at position {contents.first}; the log has everything before it.*\n"
@@ -55,7 +56,7 @@ def as_markdown(contents: Contents) -> Iterator[str]:
         is_turn = entry.kind == TURN
         yield _turn(entry, contents.options) if is_turn else _fact(entry, first=not in_list)
         in_list = not is_turn
-    yield f"\nLast activity {iso(head.at)}.{f' {contents.remark}' if contents.remark else ''}\n"
+    yield f"\nLast activity {iso(head.at)}.{f' {_said(contents.remark)}' if contents.remark else ''}\n"
 
 
 def _fact(entry: Entry, *, first: bool) -> str:
@@ -75,7 +76,7 @@ def _flat(html: str) -> str:
 def _turn(entry: Entry, options: Options) -> str:
     items = entry.turn.items if entry.turn else []
     answers = {str(item.get("call")): item for item in items if item.get("role") == "tool"}
-    made = [f"\n#### {clock(entry.at)} {plain(entry.by)}{_about(entry)}\n"]
+    made = [f"\n#### {clock(entry.at)} {_said(entry.by)}{_about(entry)}\n"]
     made += [_item(item, entry, answers, options) for item in items if item.get("role") != "tool"]
     if entry.turn and entry.turn.erased:
         made.append("\n*(partly erased)*\n")
@@ -89,7 +90,7 @@ def _about(entry: Entry) -> str:
     parts += [money(used["cost"])] if used.get("cost") is not None else []
     parts.append(f"position {entry.position}")
     if entry.is_provisional and entry.turn:
-        why = f": {_inert(plain(entry.turn.reason))}" if entry.turn.reason else ""
+        why = f": {_said(entry.turn.reason)}" if entry.turn.reason else ""
         later = f"superseded by position {entry.superseded_by}" if entry.superseded_by else "provisional"
         parts.append(f"**{entry.state}{why}**, {later}")
     return "".join(f" · {part}" for part in parts)
@@ -97,13 +98,14 @@ def _about(entry: Entry) -> str:
 
 def _item(item: Item, entry: Entry, answers: dict[str, Item], options: Options) -> str:
     role, text = item.get("role"), _words(item)
+    person = entry.by.rpartition(SUBLANE)[0] or options.person
     made = "".join(_quoted(f"*thinking:* {thought}") for thought in _thoughts(item))
     if item.get("thinking"):
         made = _quoted(f"*thinking:* {text}") if text else ""
     elif item.get("summary"):
         made = _quoted(f"*summary of the conversation so far:* {text}")
     elif role == "user":
-        made += _quoted(f"**{options.person}:** {text}") if text else ""
+        made += _quoted(f"**{plain(person)}:** {text}") if text else ""
     elif role == "system":
         made = _quoted(f"*instructions:* {text}") if text else ""
     elif text:
@@ -168,6 +170,11 @@ def _fenced(language: str, text: str) -> str:
 
 def _quoted(text: str) -> str:
     return "\n" + "".join(f"> {line}".rstrip() + "\n" for line in _inert(text).split("\n"))
+
+
+def _said(text: str) -> str:
+    """A name or a reason, on one line."""
+    return _inert(" ".join(plain(text).split()))
 
 
 def _inert(text: str, *, outline: bool = False) -> str:

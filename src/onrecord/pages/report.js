@@ -46,6 +46,7 @@
 
   // The inspector shows the header and payload of the selected entry.
   const inspector = one("#inspector");
+  const help = [...inspector.childNodes];
   let selected = null;
   function row(list, name, value) {
     if (!value) return;
@@ -85,6 +86,11 @@
     anchor.textContent = "link to this event";
     link.append(anchor);
     inspector.replaceChildren(...parts, link);
+  }
+  function unselect() {
+    if (selected) selected.classList.remove("sel");
+    selected = null;
+    inspector.replaceChildren(...help);
   }
   function select(entry) {
     if (selected) selected.classList.remove("sel");
@@ -140,6 +146,7 @@
     const clock = when ? when.firstChild.textContent.trim() : "";
     told.textContent = `position ${position} of ${last}` + (clock ? ` · ${clock}` : "");
     document.body.classList.toggle("past", position < last);
+    if (selected && selected.hidden) unselect();
   }
   slider.addEventListener("input", () => {
     stop();

@@ -67,7 +67,7 @@ class Contents(NamedTuple):
     needs: Sequence[str] = ()
     """Why the session needs a person."""
     verified: bool | None = None
-    """Whether the hash chain was verified; None if nobody looked."""
+    """Whether the hash chain was verified; None if it was not checked."""
     usage: Sequence[UsageRow] = ()
     command: str = ""
     options: Options = Options(person="user")

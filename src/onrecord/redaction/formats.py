@@ -1,8 +1,8 @@
-"""The formats of secrets: for each one a literal that announces it and the bounded pattern that starts there.
+r"""The formats of secrets: for each one a literal that announces it and the bounded pattern that starts there.
 
 A literal is searched without regard to case and costs the same whether there are ten or a thousand of them; a pattern
 runs only where its literal is, forward from there, and never further than its bounds. So no text is slow, and a word
-boundary in front is not needed: a token directly after `\\n` in escaped text or after the `m` of a colour is found.
+boundary in front is not needed: a token directly after `\n` in escaped text or after the `m` of a colour is found.
 Formats with a short literal need an edge in front, because a letter or digit there means another word.
 """
 
@@ -30,7 +30,7 @@ _MODELS: tuple[Format, ...] = (
     ("fireworks-key", "fw_", rf"fw_(?={_ALNUM}{{0,20}}\d){_ALNUM}{{22,24}}(?!\w)", EDGE),
     ("tavily-key", "tvly-", rf"tvly-{_SAFE}{{28,64}}", EDGE),
     ("langsmith-key", "lsv2_", rf"lsv2_(?:pt|sk)_{_HEX}{{32}}_{_HEX}{{10}}", FREE),
-    ("pinecone-key", "pcsk_", rf"pcsk_\w{{40,90}}", FREE),
+    ("pinecone-key", "pcsk_", r"pcsk_\w{40,90}", FREE),
     ("together-key", "tgp_v1_", rf"tgp_v1_{_SAFE}{{40,48}}", FREE),
     ("nvidia-key", "nvapi-", rf"nvapi-{_SAFE}{{56,72}}", FREE),
     ("cerebras-key", "csk-", r"csk-[a-z0-9]{40,60}", EDGE),
@@ -49,7 +49,7 @@ _CLOUDS: tuple[Format, ...] = (
     ("aws-session-token", "fwogzxivyxdz iqojb3jpz2lux2vj",
      r"(?:FwoGZXIvYXdz|IQoJb3JpZ2luX2Vj)[A-Za-z0-9+/=%]{60,2000}", FREE),
     ("google-api-key", "aiza", rf"AIza{_SAFE}{{35}}", FREE),
-    ("google-oauth-token", "ya29.", rf"ya29\.[\w.-]{{20,1000}}", FREE),
+    ("google-oauth-token", "ya29.", r"ya29\.[\w.-]{20,1000}", FREE),
     ("google-client-secret", "gocspx-", rf"GOCSPX-{_SAFE}{{24,32}}", FREE),
     ("google-refresh-token", "1//0", rf"1//0{_SAFE}{{40,150}}", EDGE),
     ("azure-storage-key", "accountkey=", r"AccountKey=(?P<secret>[A-Za-z0-9+/]{80,90}={0,2})", FREE),
@@ -75,8 +75,9 @@ _CLOUDS: tuple[Format, ...] = (
     ("terraform-token", ".atlasv1.", r"\.atlasv1\.[\w=-]{60,80}", FREE),
     ("pulumi-token", "pul-", rf"pul-{_HEX}{{40}}", EDGE),
     ("onepassword-token", "ops_eyj", r"ops_eyJ[\w+/=-]{100,2000}", FREE),
-    ("onepassword-secret-key", "a3-", r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})-(?:[A-Z0-9]{5}-){2}"
-     r"[A-Z0-9]{5}", EDGE),
+    ("onepassword-secret-key", "a3-", (
+        r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})-(?:[A-Z0-9]{5}-){2}[A-Z0-9]{5}"
+     ), EDGE),
     ("age-key", "age-secret-key-1", r"AGE-SECRET-KEY-1[0-9A-Z]{58}", FREE),
     ("cloudflare-key", "v1.0-", rf"v1\.0-{_HEX}{{24}}-{_HEX}{{146}}", EDGE),
     ("tailscale-key", "tskey-", rf"tskey-(?:auth|api|client|scim|webhook)-{_ALNUM}{{6,20}}-{_ALNUM}{{20,50}}", FREE),
@@ -116,8 +117,9 @@ _SERVICES: tuple[Format, ...] = (
     ("slack-token", "xoxa- xoxb- xoxe- xoxp- xoxr- xoxs- xoxo- xoxc- xoxd-", r"xox[abeprsocd]-[\w%-]{10,250}", FREE),
     ("slack-token", "xoxe.xox", r"xoxe\.xox[bp]-\d-[A-Za-z0-9]{100,250}", FREE),
     ("slack-app-token", "xapp-", r"xapp-\d-[A-Za-z0-9]{6,20}-\d{6,20}-[A-Za-z0-9]{30,90}", FREE),
-    ("slack-webhook", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/"
-     r"(?P<secret>[A-Za-z0-9+/]{30,80})", FREE),
+    ("slack-webhook", "hooks.slack.com/", (
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9+/]{30,80})"
+     ), FREE),
     ("discord-webhook", "/api/webhooks/", r"/api/webhooks/(?P<secret>\d{15,22}/[\w-]{50,90})", FREE),
     ("teams-webhook", "webhook.office.com/", r"webhook\.office\.com/(?P<secret>webhookb2/[\w@/-]{80,250})", FREE),
     ("stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_ sk_prod_ rk_prod_",
@@ -165,16 +167,16 @@ _SERVICES: tuple[Format, ...] = (
 )  # fmt: skip
 _STRUCTURES: tuple[Format, ...] = (
     ("jwt", "eyj", rf"eyJ{_SAFE}{{8,4000}}+\.eyJ{_SAFE}{{4,8000}}+\.{_SAFE}{{10,2000}}", ALONE),
-    ("private-key", "-----begin", r"-----BEGIN[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>"
+    ("private-key", "-----begin", (r"-----BEGIN[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>"
      r"(?:(?!-----)[\s\S]){20,20000}+(?=-----END)|(?:(?:\s|\\+[nrt]|[\"'+>|,-]){0,16}[A-Za-z0-9+/=]{24,80}){1,400}"
-     r"(?:(?:\s|\\+[nrt]){1,8}[A-Za-z0-9+/]{1,80}={1,2})?)", FREE),
+     r"(?:(?:\s|\\+[nrt]){1,8}[A-Za-z0-9+/]{1,80}={1,2})?)"), FREE),
     ("putty-key", "private-lines:", r"Private-Lines: ?\d{1,3}(?P<secret>(?:\\r|\\n|\s)[A-Za-z0-9+/=\s\\]{40,8000})",
      FREE),
     ("wireguard-key", "privatekey", r"PrivateKey ?= ?(?P<secret>[A-Za-z0-9+/]{43}=)", FREE),
     ("password-hash", "$2a$ $2b$ $2y$ $6$ $5$ $apr1$ $argon2",
-     r"\$(?:2[aby]\$\d\d\$[./A-Za-z0-9]{53}|[56]\$(?:rounds=\d{1,9}\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{43,86}"
+     (r"\$(?:2[aby]\$\d\d\$[./A-Za-z0-9]{53}|[56]\$(?:rounds=\d{1,9}\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{43,86}"
      r"|apr1\$[./A-Za-z0-9]{1,8}\$[./A-Za-z0-9]{22}|argon2id?\$v=\d\d\$m=\d{1,9},t=\d{1,4},p=\d{1,3}\$[\w+/]{8,90}"
-     r"\$[\w+/]{20,120})", FREE),
+     r"\$[\w+/]{20,120})"), FREE),
 )  # fmt: skip
 
 FORMATS = (*_MODELS, *_CLOUDS, *_CODE, *_SERVICES, *_STRUCTURES)
@@ -191,7 +193,7 @@ REACH_BACK = 80
 """How many bytes before a literal such a pattern may look."""
 ENCODED = (
     "ghp_", "gho_", "github_pat_", "glpat-", "sk-ant-", "sk-proj-", "AKIA", "AIza", "xoxb-", "xoxp-", "npm_",
-    "sk_live_", "sk_test_", "SG.", "hf_", "hvs.", "dckr_pat_", "pypi-AgEI", "-----BEGIN", "password=", "password\":",
+    "sk_live_", "sk_test_", "SG.", "hf_", "hvs.", "dckr_pat_", "pypi-AgEI", "-----BEGIN", "password=", 'password":',
     "PASSWORD=", "api_key", "API_KEY", "secret_key", "SECRET_KEY", "token=", "TOKEN=", "://",
 )  # fmt: skip
 """Beginnings that are also searched in base64, at each of its three alignments."""

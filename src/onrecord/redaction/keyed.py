@@ -27,7 +27,7 @@ _KEYED = re.compile(
     rb"[A-Za-z0-9_.\-]{1,60}" + _COLOUR
     + rb"(?:\\{0,7}[\"'`\])]){0,3}" + _COLOUR
     + rb"(?:[ \t]{0,24}" + _COLOUR
-    + rb"(?::[ ]?[A-Za-z][\w.]{0,20}(?:\[[^\]\s]{0,24}\])?(?: \| None)?[ ]?(?==[ ]?[\"']))?"  # a type: `key: str = "..."`
+    + rb"(?::[ ]?[A-Za-z][\w.]{0,20}(?:\[[^\]\s]{0,24}\])?(?: \| None)?[ ]?(?==[ ]?[\"']))?"  # a type
     + rb"(?P<sep>=>|:=|\?=|->|={1,3}|:{1,2}|[|>,]|(?<=[ \t\"'`])(?=[\"'`A-Za-z0-9+/$_.~!@#%^&*\-]))" + _COLOUR
     + rb"[ \t]{0,24}" + _COLOUR + rb")"
     + rb"(?:(?:\\r)?\\n[ ]{1,12}|\r?\n[ ]{1,12})?"
@@ -35,6 +35,10 @@ _KEYED = re.compile(
     + rb"(?:(?P<scheme>(?i:bearer|basic|token|apikey|bot))[ ])?"
     + rb"(?P<secret>[^" + _STOP + rb"\x1b\x00-\x1f]{6,512})"
 )  # fmt: skip
+_PROSE = re.compile(
+    rb"[A-Za-z0-9_.\-]{1,60}+(?:[.,;!?)(]|[ ](?![ ]{0,23}(?:[=:|>?\-]|\\{0,7}[\"'`]|[^" + _STOP + rb"]{20})))"
+)
+"""What follows most names: more text. It is looked for first because it is the quickest to see."""
 _NEGATIVE = re.compile(
     rb"(?i)public|primary|foreign|cache_?key|sort_?key|partition|keyboard|keyword|tokeni[sz]|tokens?[_-]?(?:type|count|"
     rb"limit|usage|length|budget|name|ids?\b|index|class|kind|pos|list|start|end|map|ttl|life|url|uri|endpoint|expir)|"
@@ -54,8 +58,12 @@ _PLACEHOLDER = re.compile(
 )
 _CALL = frozenset(b"([{")
 _WORDS = re.compile(rb"(?:[a-z]{3,}|[A-Z][a-z]{2,}|[A-Z]{3,})")
-_VERSION = re.compile(rb"v?\d+(?:\.\d+)+(?:[-+.][\w.]+)?\Z|\d{4}-\d\d-\d\d[T ]?[\d:.Z+-]*\Z|[\d.,:_%-]+(?:ms|s|kb|mb|gb)?\Z")
-_PATH = re.compile(rb"/?[\w.-]+(?:/[\w.-]+){1,}\Z|[\w-]+\.(?:py|js|ts|tsx|json|md|txt|toml|ya?ml|html|go|rs|c|h|java)\Z")
+_VERSION = re.compile(
+    rb"v?\d+(?:\.\d+)+(?:[-+.][\w.]+)?\Z|\d{4}-\d\d-\d\d[T ]?[\d:.Z+-]*\Z|[\d.,:_%-]+(?:ms|s|kb|mb|gb)?\Z"
+)
+_PATH = re.compile(
+    rb"/?[\w.-]+(?:/[\w.-]+){1,}\Z|[\w-]+\.(?:py|js|ts|tsx|json|md|txt|toml|ya?ml|html|go|rs|c|h|java)\Z"
+)
 _UUID = re.compile(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
 _DOTTED = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 _PASS = re.compile(rb"(?i)pass(?!age|ed|ing|ive)|pwd|_pw\b|rootpw|bindpw|secret")
@@ -63,12 +71,14 @@ _BEFORE = re.compile(rb"[A-Za-z0-9_.\-]{0,48}\Z")
 STRONG_BITS = 3.3
 """How many bits of entropy each character of a value must have that stands behind a name with only a space between."""
 LEAST_BITS = 2.5
-_LONG, _MIDDLE, _SHORT = 20, 12, 8
+_ALPHABET, _LONG, _MIDDLE, _SHORT = 32, 20, 12, 8
 _MANY_DIGITS, _CLASSES = 3, 3
 
 
 def keyed_value(data: bytes, start: int) -> tuple[int, int] | None:
     """The span of the secret that the name at `start` announces, if there is one."""
+    if _PROSE.match(data, start) is not None and data[max(0, start - 24) : start].rfind(b" -") < 0:
+        return None
     found = _KEYED.match(data, start)
     if found is None:
         return None
@@ -106,7 +116,7 @@ def is_secret(value: bytes, *, strict: bool = False, word: bool = False) -> bool
         return True
     if _PATH.match(value) or _DOTTED.match(value):
         return size >= _LONG and _random(value)
-    digits = sum(48 <= one <= 57 for one in value)  # noqa: PLR2004  # the digits of ASCII
+    digits = _digits(value)
     if strict:
         return size >= _LONG and digits > 1 and _random(value) and _bits(value) >= STRONG_BITS
     kinds = _classes(value)
@@ -117,17 +127,26 @@ def is_secret(value: bytes, *, strict: bool = False, word: bool = False) -> bool
     return word and digits > 0 and kinds >= _CLASSES
 
 
+_CLASS_OF = bytes(
+    1 if chr(one).islower() else 2 if chr(one).isupper() else 3 if chr(one).isdigit() else 4 for one in range(128)
+) + bytes(128)  # fmt: skip
+
+
 def _classes(value: bytes) -> int:
-    kinds = {
-        1 if 97 <= one <= 122 else 2 if 65 <= one <= 90 else 3 if 48 <= one <= 57 else 4 for one in value  # noqa: PLR2004  # ASCII
-    }  # fmt: skip
-    return len(kinds)
+    """How many of lower case, upper case, digits and others it has."""
+    return len(set(value.translate(_CLASS_OF)))
 
 
 def _random(value: bytes) -> bool:
     """Whether most of it is not made of words, and its characters differ."""
+    if len(value) >= _ALPHABET and value.isalnum() and _classes(value) == _CLASSES and _digits(value) >= _MANY_DIGITS:
+        return _bits(value) >= STRONG_BITS
     words = sum(len(one) for one in _WORDS.findall(value) if _is_word(one))
     return words * 2 <= len(value) and _bits(value) >= LEAST_BITS
+
+
+def _digits(value: bytes) -> int:
+    return len(value) - len(value.translate(None, b"0123456789"))
 
 
 _VOWELS = frozenset(b"aeiouyAEIOUY")
@@ -149,7 +168,8 @@ Surrounded = tuple[str, str, re.Pattern[bytes]]
 """Kind, literals, and the pattern from the literal on; its group `secret` is replaced."""
 
 SURROUNDED: tuple[Surrounded, ...] = (
-    ("url-password", "://", re.compile(rb"://(?P<user>[^\s:@/\"'\\<>?#]{0,80}):(?P<secret>[^\s@/\"'\\<>]{3,200})@[\w.\[-]")),
+    ("url-password", "://", re.compile(
+        rb"://(?P<user>[^\s:@/\"'\\<>?#]{0,80}):(?P<secret>[^\s@/\"'\\<>]{3,200})@[\w.\[-]")),
     ("url-token", "://", re.compile(rb"://(?P<secret>[A-Za-z0-9_\-]{20,200})@[\w.\[-]")),
     ("authorization", "authorization", re.compile(
         rb"(?i)authorization" + _COLOUR + rb"(?:\\{0,7}[\"'`\]]){0,2}" + _COLOUR + rb"[ ]?(?:[:=,]|=>)[ ]?" + _COLOUR
@@ -157,8 +177,8 @@ SURROUNDED: tuple[Surrounded, ...] = (
         + rb"(?:bearer|basic|token|apikey|api-key|bot|digest|key|ssws|negotiate)" + _COLOUR + rb"[ ]{1,3}" + _COLOUR
         + rb"(?P<secret>[A-Za-z0-9+/=_.~\-]{12,4000})")),
     ("bearer-token", "bearer", re.compile(rb"(?i)bearer[ ]" + _COLOUR + rb"(?P<secret>[A-Za-z0-9+/=_.~\-]{20,4000})")),
-    ("api-key-header", "x-api-key x-auth-token x-access-token x-vault-token x-goog-api-key private-token job-token "
-     "x-figma-token x-shopify-access-token x-amz-security-token ocp-apim-subscription-key dd-api-key api-key: apikey:",
+    ("api-key-header", ("x-api-key x-auth-token x-access-token x-vault-token x-goog-api-key private-token job-token "
+     "x-figma-token x-shopify-access-token x-amz-security-token ocp-apim-subscription-key dd-api-key api-key: apikey:"),
      re.compile(rb"(?i)[a-z\-]{6,28}" + _COLOUR + rb"(?:\\{0,7}[\"'`]){0,2}[ ]?[:=,][ ]?" + _COLOUR + rb"(?:" + _QUOTE
                 + rb")?" + _COLOUR + rb"(?P<secret>[A-Za-z0-9+/=_.~\-]{16,4000})")),
     ("cookie", "cookie", re.compile(
@@ -170,12 +190,14 @@ SURROUNDED: tuple[Surrounded, ...] = (
         rb"(?:curl[ ](?:[^\n\\|;]{0,200}?[ ])?-u|--user|-u)(?:[ ]|=|(?<=-u))" + rb"(?:" + _QUOTE
         + rb")?[\w.@+%\-]{1,64}:(?P<secret>[^\s\"'\\:@/]{6,200})")),
     ("mysql-password", "mysql mysqldump mariadb", re.compile(
-        rb"(?:mysql|mysqldump|mysqladmin|mariadb)[ ](?:[^\n\\|;]{0,120}[ ])?-p(?P<secret>[^\s\"'\\|;&-][^\s\"'\\|;&]{5,100})")),
+        rb"(?:mysql|mysqldump|mysqladmin|mariadb)[ ](?:[^\n\\|;]{0,120}[ ])?"
+        rb"-p(?P<secret>[^\s\"'\\|;&-][^\s\"'\\|;&]{5,100})")),
     ("sshpass", "sshpass", re.compile(rb"sshpass[ ]-p[ ]?(?:" + _QUOTE + rb")?(?P<secret>[^\s\"'\\]{4,100})")),
     ("netrc", "machine", re.compile(
-        rb"machine\s+[\w.\-]{3,100}(?:\s|\\+n)+login(?:\s|\\+n)+[^\s\\]{1,100}(?:\s|\\+n)+password(?:\s|\\+n)+(?P<secret>[^\s\"'\\]{6,200})")),
+        rb"machine\s{1,8}[\w.\-]{3,100}(?:\s|\\n){1,8}login(?:\s|\\n){1,8}[^\s\\]{1,100}(?:\s|\\n){1,8}password"
+        rb"(?:\s|\\n){1,8}(?P<secret>[^\s\"'\\]{6,200})")),
     ("sql-password", "identified by", re.compile(rb"(?i)identified by[ ]\\{0,7}[\"'](?P<secret>[^\s\"'\\]{6,100})")),
-    ("docker-auth", "\"auth", re.compile(
+    ("docker-auth", '"auth', re.compile(
         rb"\"auth\\{0,7}\"[ ]?:[ ]?\\{0,7}\"(?P<secret>[A-Za-z0-9+/]{16,2000}={0,2})")),
     ("kubernetes-key", "client-key-data", re.compile(
         rb"client-key-data\\{0,7}\"?:[ ]?\\{0,7}\"?(?P<secret>[A-Za-z0-9+/=]{40,8000})")),
@@ -200,5 +222,5 @@ def accepts(kind: str, value: bytes) -> bool:
     if kind not in NEEDS_TEST:
         return True
     if kind in _TOLERANT:
-        return any(48 <= one <= 57 for one in value) or (_random(value) and _classes(value) > 1)  # noqa: PLR2004  # digits
+        return _digits(value) > 0 or (_random(value) and _classes(value) > 1)
     return is_secret(value, word=True)

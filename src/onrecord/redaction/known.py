@@ -24,7 +24,9 @@ _NAME = re.compile(
 )
 _NO_NAME = re.compile(r"(?i)public|_path$|_file$|_dir$|_sock$|_url$|_uri$|_name$|_type$|_method$|_id$|_host$|_port$")
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s#]*))")
-_COMMON = frozenset({"password", "postgres", "changeme", "username", "localhost", "development", "production", "disabled"})
+_COMMON = frozenset(
+    {"password", "postgres", "changeme", "username", "localhost", "development", "production", "disabled"}
+)
 
 
 def known_values(variables: Mapping[str, str], origin: str) -> dict[str, str]:

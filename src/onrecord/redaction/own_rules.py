@@ -50,7 +50,9 @@ def _compiled(pattern: str) -> re.Pattern[bytes]:
     try:
         return re.compile(pattern.encode())
     except re.error as problem:
-        raise InvalidInput(f"{pattern!r:.80} is not a pattern: {problem}", hint="use Python's regular expressions") from None
+        raise InvalidInput(
+            f"{pattern!r:.80} is not a pattern: {problem}", hint="use Python's regular expressions"
+        ) from None
 
 
 def _checks_out(value: bytes) -> bool:
@@ -70,10 +72,13 @@ def _is_phone(value: bytes) -> bool:
 
 
 PERSONAL = (
-    OwnRule("mail-address", (b"@",), re.compile(rb"(?<![\w.%+-])[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b")),
-    OwnRule("phone-number", (b"+", b"00"), re.compile(rb"(?<![\w.])(?:\+|00)[1-9]\d{0,2}[ ./()-]{0,2}(?:\d[ ./()-]{0,2}){6,12}\d(?!\d)"),
+    OwnRule("mail-address", (b"@",), re.compile(
+        rb"(?<![\w.%+-])[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b")),
+    OwnRule("phone-number", (b"+", b"00"), re.compile(
+        rb"(?<![\w.])(?:\+|00)[1-9]\d{0,2}[ ./()-]{0,2}(?:\d[ ./()-]{0,2}){6,12}\d(?!\d)"),
             _is_phone),
-    OwnRule("card-number", (), re.compile(rb"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{1,7}(?![\w-])"), _checks_out),
+    OwnRule("card-number", (), re.compile(
+        rb"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{1,7}(?![\w-])"), _checks_out),
     OwnRule("iban", (), re.compile(rb"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)"), _is_iban),
 )  # fmt: skip
 """Rules for personal data, off unless they are asked for."""

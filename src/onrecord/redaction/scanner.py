@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 SPACED = (b"flyv1", b"-----begin", b"private-lines:", b"privatekey")
 """Literals of formats that may stand apart from their token."""
+KEY_END = b"-----end"
+KEY_LINES = 200
+"""How many lines of a private key are looked for before its end."""
+KEY_LINE_LEAST = 40
+"""The shortest line of a private key, apart from its last one."""
 KEYED_KIND = "keyed-value"
 KNOWN_KIND = "known-value"
 ENCODED_BYTES = 4_096
@@ -32,7 +37,14 @@ _ESCAPE = re.compile(rb"(?:\\[nrtbfv0]|\[[0-9;]{0,16}m|%[0-9A-Fa-f]{2}|\\u[0-9A-
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _ALONE = _WORD | frozenset(b"-.")
 _RUN = re.compile(rb"[A-Za-z0-9+/]{8,%d}={0,2}" % ENCODED_BYTES)
+_KEY_END = re.compile(rb"-----END[A-Z0-9 ]{0,40}PRIVATE KEY")
+_KEY_LINE = re.compile(
+    rb"(?:(?<=\\[nrt])|(?<![A-Za-z0-9+/=\\]))(?P<line>[A-Za-z0-9+/=]{4,80})(?:\s|\\+[nrt]|[+>|,\"']){1,12}\Z"
+)
+_LOWER = bytes(range(256)).lower()
+"""A table for `translate`, which is quicker than `lower`."""
 _MARK = b"[secret:"
+_MARKED = re.compile(rb"\[secret:[a-z0-9-]{1,64}:[0-9a-f]{4}\]")
 _CONTINUES = 0x80, 0xC0
 
 
@@ -87,7 +99,7 @@ class _Format:
 
 
 class Scanner:
-    """Finds secrets. `known` are exact values, `own` the user's rules, `allow` what is no secret whatever it looks like."""
+    """Finds secrets. `known` are exact values, `own` the user's rules; what `allow` matches is no secret."""
 
     def __init__(
         self, *, known: Mapping[str, str] | None = None, own: Iterable[OwnRule] = (),
@@ -101,8 +113,8 @@ class Scanner:
         self._rules: dict[bytes, list[_Format]] = {}
         for kind, literals, pattern, edge in FORMATS:
             made = _Format(kind, pattern, edge)
-            for literal in literals.split():
-                self._rules.setdefault(literal.encode(), []).append(made)
+            for word in literals.split():
+                self._rules.setdefault(word.encode(), []).append(made)
         self._around: dict[bytes, list[tuple[str, re.Pattern[bytes]]]] = {}
         for kind, announced, compiled in SURROUNDED:
             for literal in _literals(announced):
@@ -110,13 +122,13 @@ class Scanner:
         self._own = tuple(own)
         self._keywords = frozenset(word.encode() for word in KEYWORDS)
         self._encoded = dict(_encoded())
-        found = sorted({*self._rules, *self._around, *self._keywords, *self._encoded, *self._known})
-        anywhere = {*self._around, *self._keywords, *self._known, *SPACED}
+        found = sorted({*self._rules, *self._around, *self._keywords, *self._encoded, *self._known, KEY_END})
+        anywhere = {*self._around, *self._keywords, *self._known, *SPACED, KEY_END}
         self._anchors = Anchors(found, anywhere, automaton=automaton)
 
     def find(self, data: bytes, depth: int = 0) -> list[Span]:
         """The secrets of a text, in order, apart from one another; the text may be JSON, escaped as it is."""
-        lowered = data.lower()
+        lowered = data.translate(_LOWER)
         hits = self._anchors.hits(data, lowered)
         own = self._owned(data, lowered) if self._own and not depth else []
         return self._judge(data, hits, own, depth) if hits or own else []
@@ -154,6 +166,8 @@ class Scanner:
                 for kind, pattern in self._around.get(literal, ()):
                     if (pair := _surrounded(kind, pattern, data, start)) is not None:
                         certain.append(Span(*pair, kind))
+                if literal == KEY_END and (pair := _key_before(data, start)) is not None:
+                    certain.append(Span(*pair, "private-key"))
                 if (known := self._known.get(literal)) is not None and data.startswith(known[0], start):
                     certain.append(Span(start, start + len(known[0]), known[1]))
                 for offset in self._encoded.get(literal, ()) if depth < DEPTH else ():
@@ -163,7 +177,7 @@ class Scanner:
                 named_reached = pair[1]
         return self._apart(data, certain, named)
 
-    def _in_base64(self, data: bytes, start: int, offset: int, decoded: list[int], depth: int) -> list[Span]:  # noqa: PLR0917  # one caller
+    def _in_base64(self, data: bytes, start: int, offset: int, decoded: list[int], depth: int) -> list[Span]:
         """Secrets inside base64: a literal was seen there, `offset` bytes after the beginning of a group of three."""
         group = start - _skipped(offset)
         if start < decoded[offset] or group < 0:
@@ -177,21 +191,26 @@ class Scanner:
             inner = b64decode(run + b"=" * (-len(run) % 4))
         except ValueError:
             inner = b64decode(run[: len(run) // 4 * 4])
-        ends = inner[offset:]
-        return [
-            Span(group + (one.start + offset) * 4 // 3, min(found.end(), group - (-(one.end + offset) * 4 // 3)), one.kind)
-            for one in self.find(ends, depth + 1)
-        ]  # fmt: skip
+        spans = []
+        for one in self.find(inner[offset:], depth + 1):
+            begin, end = (one.start + offset) * 4 // 3, -(-(one.end + offset) * 4 // 3)
+            spans.append(Span(group + begin, min(found.end(), group + end), one.kind))
+        return spans
 
     def _apart(self, data: bytes, certain: list[Span], named: list[Span]) -> list[Span]:
         if not certain and not named:
             return []
         taken = _merged(certain)
-        taken = _merged(taken + [one for one in named if not any(one.start < it.end and it.start < one.end for it in taken)])
+        taken = _merged(
+            taken + [one for one in named if not any(one.start < it.end and it.start < one.end for it in taken)]
+        )
+        marks = [found.span() for found in _MARKED.finditer(data)] if _MARK in data else []
+        whole = [_characters(data, one) for one in taken]
         return [
-            whole
-            for one in taken
-            if not data.startswith(_MARK, one.start) and not self._is_allowed(data[(whole := _characters(data, one)).start : whole.end])
+            one
+            for one in whole
+            if not any(one.start < end and start < one.end for start, end in marks)
+            and not self._is_allowed(data[one.start : one.end])
         ]  # fmt: skip
 
     def _is_allowed(self, value: bytes) -> bool:
@@ -204,6 +223,19 @@ def _surrounded(kind: str, pattern: re.Pattern[bytes], data: bytes, start: int) 
         return None
     begin, end = found.span("secret")
     return (begin, end) if accepts(kind, data[begin:end]) else None
+
+
+def _key_before(data: bytes, start: int) -> tuple[int, int] | None:
+    """The lines of a private key whose beginning is missing, because the text was cut."""
+    if _KEY_END.match(data, start) is None:
+        return None
+    begin = start
+    for number in range(KEY_LINES):
+        found = _KEY_LINE.search(data, max(0, begin - 120), begin)
+        if found is None or (number and len(found["line"]) < KEY_LINE_LEAST):
+            break
+        begin = found.start("line")
+    return (begin, start) if begin < start else None
 
 
 def _merged(spans: list[Span]) -> list[Span]:
@@ -244,7 +276,9 @@ def _forms(value: str) -> Iterable[bytes]:
 
     plain = value.encode()
     found = {plain, dumps(value)[1:-1].encode(), dumps(value, ensure_ascii=False)[1:-1].encode()}
-    found.add("".join(c if c.isalnum() or c in "-._~" else "".join(f"%{b:02X}" for b in c.encode()) for c in value).encode())
+    found.add(
+        "".join(c if c.isalnum() or c in "-._~" else "".join(f"%{b:02X}" for b in c.encode()) for c in value).encode()
+    )
     found.add(b64encode(plain).rstrip(b"="))
     return found
 

@@ -2,34 +2,33 @@
 
 A bundle is JSON lines: a heading, one line per event (inherited history included), and an end line with the count, the
 last hash and a digest of all lines before it, so that truncation or a change of any byte is detected. An import derives
-the whole chain again before anything is written; nothing is merged silently.
+the whole chain again before anything is written (`unpacking`); nothing is merged silently.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import Conflict, DamagedBundle, DamagedLog
-from onrecord.log.events import Record
-from onrecord.log.names import check_name, is_ulid
+from onrecord.errors import Conflict, DamagedLog
+from onrecord.log.names import check_name
 from onrecord.log.verify import Verifier, advance
-from onrecord.session.copying import check_items, extend, lineage_of, present, refuse_held, refuse_moved
+from onrecord.session.copying import COPY_PAGE, extend, lineage_of, present, refuse_held, refuse_moved
 from onrecord.session.handle import READ_PAGE, Session
+from onrecord.session.unpacking import FIELDS, FORMAT, VERSION, again, check, collected, end_line, line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
+    from onrecord.log.events import Record
     from onrecord.log.head import Head
     from onrecord.session.session_store import SessionStore
+    from onrecord.session.unpacking import Checked
 
-FORMAT = "onrecord-bundle"
-VERSION = 1
-_TYPES = {
-    "session": str, "position": int, "id": str, "kind": str, "v": int, "at": int, "by": str, "run": int, "because": int,
-}  # fmt: skip
-_FIELDS = tuple(_TYPES)[1:]
+INSTALL_BYTES = 64 * 1024 * 1024
+"""Up to so many bytes of payloads a bundle is written in one step; a larger one in pages, each durable on its own."""
 
 
 def lines_of(session: Session) -> Iterator[str]:
@@ -46,23 +45,19 @@ def lines_of(session: Session) -> Iterator[str]:
     if problems := verifier.finish(head.position, head.hash).problems:
         first = problems[0]
         raise DamagedLog(f"{head.name!r} is damaged at position {first.position}: {first.cause}: {first.detail}")
-    yield _end(digest.hexdigest(), head.position, head.hash)
+    yield end_line(digest.hexdigest(), head.position, head.hash)
 
 
 def _body(session: Session, head: Head, verifier: Verifier) -> Iterator[str]:
     chain = lineage_of(session.store, head)
     heading = {"format": FORMAT, "version": VERSION, "session": session.id, "name": head.name, "project": head.project}
-    yield _line(heading | {"lineage": [{"session": id_, "upto": upto} for id_, upto in chain]})
+    yield line_of(heading | {"lineage": [{"session": id_, "upto": upto} for id_, upto in chain]})
     after = 0
     while page := session.store.read(session.id, after=after, upto=head.position, limit=READ_PAGE):
         verifier.feed(page)
         for record in page:
-            yield _line(_packed(record))
+            yield line_of(_packed(record))
         after = page[-1].position
-
-
-def _end(digest: str, events: int, last: bytes) -> str:
-    return _line({"end": True, "events": events, "hash": last.hex(), "digest": digest})
 
 
 def take_in(records: SessionStore, lines: Iterable[str], *, name: str | None = None, update: bool = False) -> Session:
@@ -70,16 +65,17 @@ def take_in(records: SessionStore, lines: Iterable[str], *, name: str | None = N
 
     The log arrives as it was, to the last bit. Its name here and its project are not part of it, so it can be updated
     later. A session that is already here is extended only with `update`, and only if it is the beginning of the bundle.
+    `lines` is read twice; an iterator, which can be read only once, is kept in memory for that.
     """
-    heading, found = _unpack(lines)
-    session_id = heading["session"]
-    final = check_name(name or heading["name"])
-    here = present(records.store, session_id)
+    lines = collected(lines) if isinstance(lines, Iterator) else lines
+    found = check(lines, lambda id_: here.position if (here := present(records.store, id_)) else 0)
+    final = check_name(name or found.name)
+    here = present(records.store, found.session)
     if update and here:
-        return _extend(records, here, found)
+        return _extend(records, here, found, lines)
     if here:
         raise Conflict(
-            f"session {session_id} is already in this store",
+            f"session {found.session} is already in this store",
             hint="update it instead, or import a fork of it",
             step="update_import",
         )
@@ -90,131 +86,63 @@ def take_in(records: SessionStore, lines: Iterable[str], *, name: str | None = N
             step="import_as",
             name=final,
         )
-    lineage = [(part["session"], part["upto"]) for part in heading["lineage"]]
-    _install(records, lineage, found, final)
-    return Session(records.store, session_id, clock=records.clock)
+    _install(records, found, lines, final)
+    return Session(records.store, found.session, clock=records.clock)
 
 
-def _install(records: SessionStore, lineage: list[tuple[str, int]], found: list[Record], name: str) -> None:
+def _install(records: SessionStore, found: Checked, lines: Iterable[str], name: str) -> None:
     """Put each session of the lineage into the store; ancestors that are already here must have the same history."""
-    folded = {record.session: head for record, head in _steps(None, found)}
-    wanted = []
-    for id_, upto in lineage:
+    labels: dict[str, str] = {}
+    for id_, upto in found.lineage:
         if present(records.store, id_):
             known = records.store.read(id_, after=upto - 1, upto=upto)
-            if not known or known[0].hash != found[upto - 1].hash:
+            if not known or known[0].hash != found.hashes[upto]:
                 raise Conflict(f"session {id_}, which this one was forked from, has a different history here")
             continue
-        label = name if id_ == lineage[-1][0] else f"ancestor-{id_}"
-        wanted.append(folded[id_]._replace(project=records.project, name=label))
-    for head in wanted:
-        records.store.install(head, iter([record for record in found if record.session == head.session]))
-
-
-def _steps(head: Head | None, found: Iterable[Record]) -> list[tuple[Record, Head]]:
-    """Each record with the head of its log after it; what the lifecycle forbids is refused."""
-    steps = []
-    try:
-        for record in found:
+        labels[id_] = name if id_ == found.session else f"ancestor-{id_}"
+    size = found.events if found.size <= INSTALL_BYTES else COPY_PAGE
+    head: Head | None = None
+    events = again(lines, found)
+    while page := list(islice(events, size)):
+        steps = []
+        for record in page:
             head = advance(head, record)
             steps.append((record, head))
-    except DamagedLog as problem:
-        raise DamagedBundle(problem.message) from None
-    return steps
+        for id_, label in labels.items():
+            part = [(record, after) for record, after in steps if record.session == id_]
+            if part:
+                first = part[0][0].position == 1 or part[0][0].kind == "session.forked"
+                last = part[-1][1]._replace(project=records.project, name=label)
+                records.store.install(last, iter([record for record, _after in part]), extend=not first)
 
 
-def _extend(records: SessionStore, here: Head, found: list[Record]) -> Session:
-    if here.position > len(found) or found[here.position - 1].hash != here.hash:
+def _extend(records: SessionStore, here: Head, found: Checked, lines: Iterable[str]) -> Session:
+    if found.hashes.get(here.position) != here.hash:
         raise Conflict(
             f"session {here.name!r} has a different history here, from position {here.position} or earlier",
             hint="import it into another store, or fork one of the two",
         )
-    steps = _steps(here, found[here.position :])
-    refuse_held(records.store, here, steps)
-    extend(records.store, here, steps, here.name)
+    refuse_held(records.store, here, _steps(here, found, lines))
+    size = found.events if found.size <= INSTALL_BYTES else COPY_PAGE
+    steps, head = _steps(here, found, lines), here
+    while page := list(islice(steps, size)):
+        extend(records.store, head, page, here.name)
+        head = page[-1][1]
     return Session(records.store, here.session, clock=records.clock)
 
 
-def _line(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"
+def _steps(here: Head, found: Checked, lines: Iterable[str]) -> Iterator[tuple[Record, Head]]:
+    """Each event after those that are here, with the head of the log after it."""
+    head = here
+    for record in again(lines, found):
+        if record.position > here.position:
+            head = advance(head, record)
+            yield record, head
 
 
 def _packed(record: Record) -> dict[str, Any]:
-    packed: dict[str, Any] = {"session": record.session} | {name: getattr(record, name) for name in _FIELDS}
+    packed: dict[str, Any] = {"session": record.session} | {name: getattr(record, name) for name in FIELDS}
     packed |= {"payload_hash": record.payload_hash.hex(), "hash": record.hash.hex()}
     if record.payload is not None and record.salt is not None:
         packed |= {"salt": record.salt.hex(), "payload": record.payload.decode()}
     return packed
-
-
-def _unpack(lines: Iterable[str]) -> tuple[dict[str, Any], list[Record]]:
-    rows = iter(lines)
-    digest = sha256()
-    try:
-        first = next(rows)
-        digest.update(first.encode())
-        heading = json.loads(first)
-        if heading.get("format") != FORMAT:
-            raise DamagedBundle("this is not an onrecord bundle")
-        if heading.get("version") != VERSION:
-            raise DamagedBundle(
-                f"the bundle has version {heading.get('version')}, which this onrecord does not know",
-                hint="upgrade onrecord",
-            )
-        found: list[Record] = []
-        end: dict[str, Any] = {}
-        for row in rows:
-            value = json.loads(row)
-            if end:
-                raise DamagedBundle("the bundle has data after its end")
-            if value.get("end"):
-                end = value
-                if row.removesuffix("\n") + "\n" != _end(digest.hexdigest(), len(found), found[-1].hash):
-                    raise DamagedBundle("the bundle was changed or truncated: its end does not match the rest")
-            else:
-                digest.update(row.encode())
-                found.append(_record(value))
-    except StopIteration:
-        raise DamagedBundle("the bundle is empty") from None
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
-        raise DamagedBundle(f"the bundle cannot be read: {problem}") from None
-    _check(heading, found, end)
-    return heading, found
-
-
-def _record(value: dict[str, Any]) -> Record:
-    salt, payload = value.get("salt"), value.get("payload")
-    for name, kind in _TYPES.items():
-        if type(value[name]) is not kind and not (name == "because" and value[name] is None):
-            raise TypeError(f"{name} is {value[name]!r:.50}")
-    return Record(
-        session=value["session"],
-        **{name: value[name] for name in _FIELDS},
-        salt=bytes.fromhex(salt) if salt else None,
-        payload=payload.encode() if payload is not None else None,
-        payload_hash=bytes.fromhex(value["payload_hash"]),
-        hash=bytes.fromhex(value["hash"]),
-    )
-
-
-def _check(heading: dict[str, Any], found: list[Record], end: dict[str, Any]) -> None:
-    if not end or not found:
-        raise DamagedBundle("the bundle is truncated: its end is missing")
-    report = Verifier(str(heading.get("session"))).feed(found).finish()
-    if report.problems:
-        first = report.problems[0]
-        raise DamagedBundle(f"the bundle was changed: position {first.position}, {first.cause}: {first.detail}")
-    try:
-        for record in found:
-            check_items(record)
-    except DamagedLog as problem:
-        raise DamagedBundle(problem.message) from None
-    lineage = heading.get("lineage")
-    expected, last = [], 0
-    for part in lineage if isinstance(lineage, list) else []:
-        expected += [part["session"]] * (part["upto"] - last)
-        last = part["upto"]
-    if [record.session for record in found] != expected or not all(is_ulid(part["session"]) for part in lineage or ()):
-        raise DamagedBundle("the bundle's heading does not match its events")
-    if expected[-1] != heading["session"]:
-        raise DamagedBundle("the bundle's heading names another session")

@@ -8,6 +8,9 @@ from __future__ import annotations
 from onrecord.errors import InvalidInput
 
 TYPE_CHECKING = False
+REASON_LIMIT = 2_000
+"""How much of an exception's text is recorded as the reason of an abort, in characters."""
+
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
 
@@ -28,3 +31,9 @@ def checked_text(text: object, what: str, limit: int) -> str:
     if len(text) > limit:
         raise InvalidInput(f"{what} has {len(text):,} characters; the limit is {limit:,}", hint="facts are short")
     return text
+
+
+def told(problem: BaseException) -> str:
+    """What went wrong, as text that can be recorded whatever it contains."""
+    text = f"{type(problem).__name__}: {problem}" if str(problem) else repr(problem)
+    return text.encode("utf-8", "backslashreplace").decode()[:REASON_LIMIT]

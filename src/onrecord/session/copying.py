@@ -15,6 +15,7 @@ from onrecord.errors import Conflict, DamagedLog, LogMoved, NameTaken, OnrecordE
 from onrecord.log.codec import GENESIS, open_record
 from onrecord.log.items import check_item
 from onrecord.log.names import check_name, is_ulid
+from onrecord.log.ranges import within
 from onrecord.log.verify import NONSENSE, Verifier, advance, draft_of, erased_by
 from onrecord.session.handle import Session
 from onrecord.session.moment import excuse_inherited
@@ -114,21 +115,22 @@ def extend(target: Store, here: Head, steps: Iterable[tuple[Record, Head]], name
     An erasure is carried out, not only copied: one step erases what it names and appends its event, so that both logs
     stay the same.
     """
-    kept: set[int] | None = None
+    kept: list[int] | None = None
     ready: list[Record] = []
     head = here
     for record, after in steps:
-        gone: set[int] = set()
+        gone: list[int] = []
         if record.kind == "payload.erased" and record.payload is not None:
             if kept is None:
-                kept = {weight.position for weight in target.weigh(here.session)}
-            gone = (erased_by(record, record.position - 1) or set()) & kept
+                kept = [weight.position for weight in target.weigh(here.session)]
+            gone = within(kept, erased_by(record, record.position - 1) or ())
         if not gone:
             ready.append(record)
         else:
             if ready:
                 target.install(head._replace(name=name), iter(ready), extend=True)
-            _erase_too(target, head, record, sorted(gone))
+            _erase_too(target, head, record, gone)
+            kept = sorted({*(kept or ())} - {*gone})
             ready = []
         head = after
     if ready:
@@ -138,14 +140,17 @@ def extend(target: Store, here: Head, steps: Iterable[tuple[Record, Head]], name
 def refuse_held(target: Store, here: Head, steps: Iterable[tuple[Record, Head]]) -> None:
     """Refuse an erasure from another store, before anything is written, if a hold protects what it would erase."""
     head = here
+    kept: list[int] | None = None
     for record, after in steps:
         if record.kind == "payload.erased":
-            kept = {weight.position for weight in target.weigh(here.session)}
-            gone = (erased_by(record, record.position - 1) or set()) & kept
+            if kept is None:
+                kept = [weight.position for weight in target.weigh(here.session)]
+            gone = within(kept, erased_by(record, record.position - 1) or ())
+            kept = sorted({*kept} - {*gone}) if gone else kept
             if gone and head.held:
                 raise SessionHeld(f"session {here.name!r} has a hold here, and the other store has erased part of it")
             if gone:
-                heirs_of(target, here.session, sorted(gone))
+                heirs_of(target, here.session, gone)
         head = after
 
 

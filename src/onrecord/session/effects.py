@@ -5,16 +5,17 @@ An effect that was started and never finished is unknown: it may have happened.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import Conflict, EffectUnknown, InvalidInput, PayloadErased
+from onrecord import machine
+from onrecord.errors import Conflict, EffectUnknown, InvalidInput, PayloadErased, ToolTimedOut
 from onrecord.log.codec import decode_payload, encode_payload, open_record
-from onrecord.session.chapter import Chapter
-from onrecord.session.turns import told
+from onrecord.session.chapter import Chapter, told
 from onrecord.views.effects import KEY_LIMIT, effect_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 TRIES_LIMIT = 1_000
 """How often one effect may fail and be tried again."""
+_RUNNING: set[tuple[str, str]] = set()
+"""The effects that threads of this process are running: session and key."""
+machine.after_fork(_RUNNING.clear)
 
 
 class EffectVerbs(Chapter):
@@ -42,20 +46,64 @@ class EffectVerbs(Chapter):
         return unknown(self._session)
 
 
-def once(session: Session, key: str, fn: Callable[[], Json], *, rerun_unknown: bool) -> Json:
+def once(session: Session, key: str, fn: Callable[[], Json], *, rerun_unknown: bool, arguments: Json = None) -> Json:
     """Return the recorded result, or run `fn` between its two records."""
-    done, result = prepare(session, key, getattr(fn, "__name__", ""), rerun_unknown=rerun_unknown)
+    done, result = prepare(session, key, getattr(fn, "__name__", ""), rerun_unknown=rerun_unknown, arguments=arguments)
     if done:
         return result
+    with running(session, key):
+        try:
+            made = fn()
+        except ToolTimedOut:
+            raise  # it may still happen: the effect stays unknown
+        except Exception as problem:
+            settle(session, key, error=told(problem))
+            raise  # anything else (Ctrl-C, exit) may have interrupted it half-way: the effect stays unknown
+        return conclude(session, key, made)
+
+
+@contextmanager
+def running(session: Session, key: str) -> Iterator[None]:
+    """While it runs, this process knows that it does: no other thread may take it for one that was cut off."""
+    mark = (session.id, key)
+    _RUNNING.add(mark)
     try:
-        made = fn()
-    except Exception as problem:
-        settle(session, key, error=told(problem))
-        raise  # anything else (Ctrl-C, exit) may have interrupted it half-way: the effect stays unknown
-    return conclude(session, key, made)
+        yield
+    finally:
+        _RUNNING.discard(mark)
 
 
-def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool) -> tuple[bool, Any]:
+def _refuse_running(session: Session, key: str) -> None:
+    """Refuse to run an effect again while the process of its first run still exists."""
+    since = session.views.effects.unfinished.get(key)
+    if since is None:
+        return
+    joined = session.log.newest(("agent.joined",))
+    started = next((one for one in joined if one.by == since["by"] and one.run == since["run"]), None)
+    process = (started.data or {}).get("process") if started is not None else None
+    if not isinstance(process, dict):
+        return
+    if machine.is_mine(process):
+        alive = (session.id, key) in _RUNNING
+    elif process.get("host") == machine.identity()["host"]:
+        alive = not machine.is_gone(process)
+    else:
+        alive = any(
+            one.lane == since["by"]
+            and one.until > session.clock() * 1e6
+            and one.holder.get("pid") == process.get("pid")
+            for one in session.log.leases()
+        )
+    if alive:
+        raise EffectUnknown(
+            f"effect {key!r} is running: process {process.get('pid')} on {process.get('host')} started it at position "
+            f"{since['position']}",
+            hint="wait until it has ended, or end that process",
+            key=key,
+        )
+
+
+def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool, arguments: Json = None) -> tuple[bool, Any]:
     """Whether the effect has happened, and its result; if it has not, record that it starts now."""
     number, ended = _latest(session, _checked(key))
     if ended is not None and _succeeded(ended):
@@ -63,9 +111,10 @@ def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool) -> tu
     if number and ended is None:
         if not rerun_unknown:
             raise _unknown(session, key)
+        _refuse_running(session, key)
         settle(session, key, error="unknown; run again at the caller's request")
     try:
-        start(session, key, name, None)
+        start(session, key, name, arguments)
     except Conflict:
         # Another thread or agent started first; if it has finished, return its result.
         ended = _latest(session, key)[1]

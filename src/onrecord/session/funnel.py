@@ -39,8 +39,10 @@ EXEMPT = frozenset(
      "usage.recorded", FOUND_KIND}
 )  # fmt: skip
 """Kinds that consist of names, numbers and commands that must stay as they are."""
-OURS = frozenset({"token", "process", "keeper", "revision", "code", "worktree", "id", "name", "project", "place", "parent",
-                  "vendor", "vendor_id", "mark_before", "mark_after", "tip", "source"})  # fmt: skip
+OURS = frozenset(
+    {"token", "process", "keeper", "revision", "code", "worktree", "id", "name", "project", "place", "parent", "vendor",
+     "vendor_id", "mark_before", "mark_after", "tip", "source"}
+)  # fmt: skip
 """Fields at the top of a payload that our own code fills with ids and digests."""
 PURPOSE = "secret marks"
 
@@ -49,9 +51,9 @@ class Rules(NamedTuple):
     """What the user chose: policies, own rules, known values."""
 
     policy: str = REDACT
-    policies: Mapping[str, str] = {}  # noqa: RUF012  # never changed
+    policies: Mapping[str, str] = {}  # never changed
     """Policies of single projects, by name or directory."""
-    known: Mapping[str, str] = {}  # noqa: RUF012  # as above
+    known: Mapping[str, str] = {}  # as above
     """Exact values and the kind of each."""
     own: Sequence[OwnRule] = ()
     allow: Sequence[re.Pattern[bytes]] = ()
@@ -78,7 +80,9 @@ class Funnel:
             self._rules = self._load()
             unknown = {self._rules.policy, *self._rules.policies.values()} - set(POLICIES)
             if unknown:
-                raise InvalidInput(f"the policy for secrets must be one of {', '.join(POLICIES)}, not {unknown.pop()!r}")
+                raise InvalidInput(
+                    f"the policy for secrets must be one of {', '.join(POLICIES)}, not {unknown.pop()!r}"
+                )
         return self._rules
 
     @property
@@ -135,7 +139,10 @@ def _cleaned(cleaner: Cleaner, draft: Draft) -> Any:
     if not isinstance(data, dict):
         return cleaner.value(data)
     ours = OURS if draft.kind in KINDS else frozenset[str]()
-    made = {name: part if name in ours or name == "lines" else cleaner.value(part, name, name) for name, part in data.items()}
+    made = {
+        name: part if name in ours or name == "lines" else cleaner.value(part, name, name)
+        for name, part in data.items()
+    }
     lines = data.get("lines")
     if draft.kind == "payload.kept" and isinstance(lines, list):
         return made | {"lines": [cleaner.record(one, "lines") if isinstance(one, str) else one for one in lines]}
@@ -147,16 +154,16 @@ def _resealed(draft: Draft, data: Any) -> Draft:
     return made._replace(v=draft.v)
 
 
-def notice(draft: Draft, found: Found, policy: str) -> Draft:
+def notice(draft: Draft, found: Found, policy: str, part: str = "") -> Draft:
     """The event that says what was found in another one, to append with it."""
     rows = [{"rule": rule, "place": place, "count": count} for (rule, place), count in sorted(found.items())]
     rest = sum(found.values()) - sum(int(str(row["count"])) for row in rows[:PLACES_LIMIT])
     data = {"found": rows[:PLACES_LIMIT], "policy": policy, "kind": draft.kind, "event": draft.id}
-    id_ = f"secret/{draft.id}"
-    return seal(
-        FOUND_KIND, data | ({"more": rest} if rest else {}), id_ if len(id_) <= ID_LIMIT else f"secret/{digest.sha256(id_.encode()).hexdigest()}",
-        draft.at, draft.by, draft.run, machine.entropy(SALT_BYTES),
-    )  # fmt: skip
+    id_ = f"secret/{part}{draft.id}"
+    if len(id_) > ID_LIMIT:
+        id_ = f"secret/{part}{digest.sha256(draft.id.encode()).hexdigest()}"
+    salt = machine.entropy(SALT_BYTES)
+    return seal(FOUND_KIND, data | ({"more": rest} if rest else {}), id_, draft.at, draft.by, draft.run, salt)
 
 
 def refusal(kind: str, found: Found) -> SecretFound:

@@ -28,6 +28,7 @@ from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name
 from onrecord.log.store import LEASE_SECONDS, Lease, Store
 from onrecord.session.funnel import funnel_of
+from onrecord.session.inherited import forget_inherited, refuse_inherited
 from onrecord.session.kept_views import KeptViews
 from onrecord.session.single import sealed
 from onrecord.views.fold import Whole
@@ -51,8 +52,9 @@ if TYPE_CHECKING:
     from onrecord.session.phases import PhaseVerbs
     from onrecord.session.turns import Turn
     from onrecord.views.context import Context
+    from onrecord.views.dialects import Messages
     from onrecord.views.transcript import Transcript
-    from onrecord.views.values import Change, Checkpoint, Json, Lane, Message, ModelUsage
+    from onrecord.views.values import Change, Checkpoint, Counter, Json, Lane, Message, ModelUsage
 
     Clock = Callable[[], float]
 
@@ -238,6 +240,8 @@ class Session(KeptViews):
         return self._append(drafts, lease, expect)
 
     def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
+        if lease is not None:
+            refuse_inherited(lease)
         wanted, notices = len(drafts), list[Draft]()
         if type(drafts) is not SealOnRead:  # that one was looked at before it was made
             drafts, notices = self.funnel.passed(drafts, self._whole.head.project)
@@ -277,6 +281,7 @@ class Session(KeptViews):
     def acquire(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused."""
         with self._joining:  # threads that share this handle are one holder
+            forget_inherited(self)
             if self.lease is None:
                 self._take_lane(takeover=takeover, seconds=seconds, about=about)
         return self
@@ -326,6 +331,7 @@ class Session(KeptViews):
 
     def leave(self) -> None:
         """Release the lease. The session stays as it is; `close` ends it."""
+        forget_inherited(self)
         if self.lease is not None:
             try:
                 self._append_drafts(self._draft("agent.left", {}), fenced=True)
@@ -337,14 +343,18 @@ class Session(KeptViews):
 
     # Turns, effects, decisions
 
-    def turn(self, *, request: Json = None, base: int | None = None, rollback: int = 0, id: str | None = None) -> Turn:
+    def turn(
+        self, *, request: Json = None, base: int | None = None, rollback: int = 0, id: str | None = None,
+        resume: bool = False,
+    ) -> Turn:  # fmt: skip
         """Begin a turn: its intent is durable before the model is called. Use it as a context manager.
 
         `base` is the committed position the caller builds on; with `request` too, a retry after a lost reply gets the
         committed answer (`turn.answered`). `rollback` is how many committed turns an earlier base may discard.
+        With `resume`, the turn begins with the items of the last one if that was aborted or its process died.
         """
         begin, _record = _turn_verbs()
-        return begin(self, request=request, base=base, rollback=rollback, id=id)
+        return begin(self, request=request, base=base, rollback=rollback, id=id, resume=resume)
 
     def record_turn(
         self,
@@ -358,11 +368,20 @@ class Session(KeptViews):
         _begin, record = _turn_verbs()
         return record(self, items, usage=usage, format=format, id=id)
 
-    def once(self, key: str, fn: Callable[[], Json], *, rerun_unknown: bool = False) -> Json:
+    def once(self, key: str, fn: Callable[[], Json], *, rerun_unknown: bool = False, arguments: Json = None) -> Json:
         """The recorded result under this key; if there is none, run `fn` and record what it returns."""
         from onrecord.session import effects
 
-        return effects.once(self, key, fn, rerun_unknown=rerun_unknown)
+        return effects.once(self, key, fn, rerun_unknown=rerun_unknown, arguments=arguments)
+
+    def tool(
+        self, fn: Callable[..., Json] | None = None, /, *, name: str = "", safe_to_repeat: bool = False,
+        timeout: float | None = None,
+    ) -> Any:  # fmt: skip
+        """A function as a tool: each call is recorded before and after, and runs once. Also a decorator."""
+        from onrecord.session import tools
+
+        return tools.tool(self, fn, name=name, safe_to_repeat=safe_to_repeat, timeout=timeout)
 
     def decide(self, text: str, *, why: str | None = None, because: int | None = None, id: str | None = None) -> Event:
         """Record a decision; `because` is the position it came from."""
@@ -438,6 +457,14 @@ class Session(KeptViews):
         from onrecord.views.context import count_tokens
 
         return moment.context(self, tokens=tokens, count=count or count_tokens)
+
+    def messages(
+        self, format: str = "neutral", *, tokens: int = 100_000, count: Counter = None, system: str = ""
+    ) -> Messages:
+        """Exactly what to send to a model now, as in `Turn.messages`; the open turn of this handle is part of it."""
+        from onrecord.session import loop
+
+        return loop.messages(self, format, tokens=tokens, count=count, system=system)
 
     def at(self, position: int) -> Moment:
         """The session as it was after an event."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Draft, Event
     from onrecord.log.store import Store
+    from onrecord.session.loop import Loop
 
 SNAPSHOT_EVERY = 256
 """How many events may follow a snapshot before the next one is made."""
@@ -44,6 +45,8 @@ class KeptViews:
         self._fresh: list[Event] = []
         """Events that this handle appended and has not folded yet; the next read folds them."""
         self._snapshot_at = 0
+        self._open_turn: Loop | None = None
+        """The last turn that this handle began."""
 
     @property
     def _whole(self) -> Whole:

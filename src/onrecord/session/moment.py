@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.log.head import Head
+    from onrecord.log.items import Item
     from onrecord.log.store import Store
     from onrecord.session.handle import Session
     from onrecord.views.happenings import Recent
     from onrecord.views.transcript import Turn
-    from onrecord.views.values import Change, Checkpoint
+    from onrecord.views.values import Change, Checkpoint, Lane
 
 VERIFY_PAGE = 2_000
 """How many events verification reads at a time."""
@@ -96,26 +97,65 @@ def fork(session: Session, name: str, position: int) -> str:
     return new
 
 
-def context(session: Session, *, tokens: int, count: Callable[[str], int]) -> Context:
-    """Brief, the last summary, and the turns after it, as many as fit."""
+def context(
+    session: Session,
+    *,
+    tokens: int,
+    count: Callable[[str], int],
+    bare: bool | None = False,
+    kept: Context | None = None,
+    resumed: bool = False,
+) -> Context:
+    """Brief, the last summary, the turns after it, as many as fit; and the open turn of this handle.
+
+    `bare` leaves the brief out; None: if it says nothing. `kept` is an earlier context of the same turn: its brief
+    is used again, so that every call of the turn begins with the same words. `resumed`: the open turn has what the
+    provisional ones said.
+    """
     views = session.views
     lane = views.lanes.lane(session.agent)
+    running = _running(session, lane)
     summary, covered = None, 0
     if lane["compacted"]:
         data = session.log.event(lane["compacted"]).data
         if data is not None:
             summary, covered = data["summary"], data["upto"]
-    head = brief(views)
+    if bare is None:
+        bare = not (
+            views.facts.objective or views.effects.unfinished or (lane["provisional"] and not resumed)
+        ) and is_unwritten(views)
+    if kept is not None and kept.summary == summary:
+        head, made_at = kept.brief, kept.brief_at
+        bare = kept.bare
+    else:
+        head = "" if bare else brief(views, inside=session.agent if running is not None else "")
+        made_at = views.position
     known = count(head) + (count(summary) if summary else 0)
 
     def enough(turns: list[Turn]) -> bool:
         return known + sum(count(str(item.get("content"))) for turn in turns for item in turn.items) > tokens
 
     turns, complete = recent_turns(session, enough, after=covered, upto=views.position)
+    if running is not None and lane["open"]:  # a turn from an earlier base does not see what it would discard
+        turns = [turn for turn in turns if turn.ended <= lane["open"]["base"]]
     committed = lane["committed"]
     if len(turns) > committed:  # mirrored turns are not counted in the views
         committed = len(turns) if complete and not covered else len(session.transcript(session.agent))
-    return assemble(head, summary, turns, tokens=tokens, count=count, position=views.position, committed=committed)
+    return assemble(
+        head, summary, turns, tokens=tokens, count=count, position=views.position, committed=committed,
+        running=running, bare=bare, brief_at=made_at,
+    )  # fmt: skip
+
+
+def _running(session: Session, lane: Lane) -> list[Item] | None:
+    """The items of the turn that this handle has open; None if it has none."""
+    begun = lane["open"]
+    if begun is None or session.lease is None or begun["run"] != session.run:
+        return None
+    records = session.store.read(session.id, after=begun["position"] - 1, kinds=("turn.begun", "item.added"))
+    mine = (record for record in records if record.by == session.agent)
+    turns = Transcript(session.agent).fold(open_records(mine)).provisional
+    return next((turn.items for turn in reversed(turns) if turn.begun == begun["position"]), None)
 
 
 def verify(session: Session, checkpoint: Checkpoint | None, progress: Callable[[int], None] | None = None) -> Report:
@@ -141,6 +181,10 @@ def verify(session: Session, checkpoint: Checkpoint | None, progress: Callable[[
     report = verifier.finish(head.position, head.hash)
     if report.ok and (disagreement := fold.disagreement(head)):
         report.problems.append(Problem(head.position, "head", disagreement))
+    if report.ok:
+        from onrecord.session.derived import snapshot_problems
+
+        report.problems.extend(snapshot_problems(session, head))
     problem = _against(checkpoint, session, head, kept) if checkpoint is not None else None
     return report._replace(problems=[*report.problems, problem]) if problem else report
 

@@ -8,6 +8,7 @@ from onrecord.log.codec import open_records
 from onrecord.views.conversations import SUBLANE
 from onrecord.views.happenings import Recent
 from onrecord.views.lanes import PROVISIONAL_LIMIT
+from onrecord.views.progress import LOOK_BACK_TURNS
 from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onrecord.log.events import Record
+    from onrecord.log.items import Item
     from onrecord.session.handle import Session
     from onrecord.views.transcript import Turn
 
@@ -82,3 +84,9 @@ def tail(session: Session) -> list[Turn]:
         return []
     records = session.store.read(session.id, after=min(begun) - 1, kinds=TURN_KINDS)
     return Transcript().fold(open_records(records)).provisional
+
+
+def recent_items(session: Session) -> list[Item]:
+    """The items of the last committed turns: whether the agent still makes progress."""
+    turns, _complete = recent_turns(session, lambda found: len(found) >= LOOK_BACK_TURNS)
+    return [item for turn in turns[-LOOK_BACK_TURNS:] for item in turn.items]

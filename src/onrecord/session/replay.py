@@ -65,7 +65,7 @@ class ReplaySession(Session):
     recording: Session
     unrecorded: list[str]
 
-    def once(self, key: str, fn: Callable[[], Any], *, rerun_unknown: bool = False) -> Any:
+    def once(self, key: str, fn: Callable[[], Any], *, rerun_unknown: bool = False, arguments: Any = None) -> Any:
         """The recorded result; without one the replay ends here."""
         del rerun_unknown  # nothing is run in a replay
         tried = tries(self, key)
@@ -76,7 +76,7 @@ class ReplaySession(Session):
         if ended is None:
             self.unrecorded.append(key)
             raise UnrecordedEffect(key)
-        self.effects.start(key, getattr(fn, "__name__", ""))
+        self.effects.start(key, getattr(fn, "__name__", ""), arguments)
         if ended.data is not None and not ended.data["ok"]:
             self.effects.settle(key, error=ended.data["error"])
             raise RecordedFailure(ended.data["error"])

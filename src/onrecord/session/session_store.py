@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from weakref import WeakSet
 
 from onrecord import machine
-from onrecord.errors import AmbiguousName, InvalidInput, NameTaken, SessionNotFound
+from onrecord.errors import AmbiguousName, InvalidInput, NameTaken, OnrecordError, SessionNotFound
 from onrecord.log import head as heads
 from onrecord.log.codec import encode_payload, open_record, seal
 from onrecord.log.events import NEW_RUN, Event
@@ -55,6 +57,7 @@ class SessionStore:
         self.place = place
         """The project's directory, recorded with new sessions; "" if it has none."""
         self.clock = clock
+        self._opened: WeakSet[Session] = WeakSet()
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +66,10 @@ class SessionStore:
         self.close()
 
     def close(self) -> None:
-        """Close files and connections."""
+        """Release the lanes of the sessions that `open` returned, then close files and connections."""
+        for session in list(self._opened):
+            with suppress(OnrecordError):  # what cannot be released expires
+                session.leave()
         self.store.close()
 
     @property
@@ -84,6 +90,7 @@ class SessionStore:
         session = self._find_or_create(name, agent, objective, metadata, _checked(budget))
         heads.refuse_ended(session.head)
         session.acquire(takeover=takeover, seconds=lease_seconds)
+        self._opened.add(session)
         known = session.views
         if objective and known.facts.purpose != objective:
             session.facts.set_objective(objective)

@@ -10,27 +10,31 @@ from onrecord.log.codec import encode_payload
 from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, Item, plain_item, to_items
 from onrecord.session.budget import usage_of
-from onrecord.session.reading import recent_turns
+from onrecord.session.chapter import told
+from onrecord.session.loop import Loop, unfinished
+from onrecord.session.reading import recent_items
 from onrecord.views.lanes import ROLLBACK_LIMIT
-from onrecord.views.progress import LOOK_BACK_TURNS, stuck
+from onrecord.views.progress import stuck
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onrecord.log.events import Draft, Event
     from onrecord.session.handle import Session
+    from onrecord.views.context import Context
     from onrecord.views.values import Json, Lane, Message, ModelUsage, ToolCall
 
-REASON_LIMIT = 2_000
-"""How much of an exception's text is recorded as the reason of an abort, in characters."""
 WHOLE_TURN_LIMIT = 32 * 1024
 """A recorded turn up to this many bytes is one event; a larger one is its parts, in one commit."""
 
 
-class Turn:
+class Turn(Loop):
     """An open turn. Leaving its `with` block commits it; an exception aborts it and is recorded."""
 
-    def __init__(self, session: Session, begun: Event | None, base: int, answer: list[Item] | None = None) -> None:
+    def __init__(
+        self, session: Session, begun: Event | None, base: int, answer: list[Item] | None = None,
+        *, items: Iterable[Item] = (), resumed: int = 0,
+    ) -> None:  # fmt: skip
         self.session = session
         self.base = base
         self.position = begun.position if begun else 0
@@ -38,7 +42,22 @@ class Turn:
         self.aborted: Event | None = None
         self.answer = answer
         """The items of the committed answer, when this request was answered before and only the reply was lost."""
+        self.items: list[Item] = list(items)
+        """What was said in this turn so far."""
+        self.resumed = resumed
+        """Where the turn began that this one continues; 0 if it is a new one."""
+        self.uses = 0
+        """How many calls of a model are recorded in this turn."""
+        self.spoken = 0
+        """How many messages of the assistant were added to this turn."""
         self._last = self.position
+        self._opening: Context | None = None
+        session._open_turn = self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether items can be added."""
+        return self.answer is None and self.committed is None and self.aborted is None
 
     @property
     def answered(self) -> bool:
@@ -62,15 +81,19 @@ class Turn:
 
     def add(self, message: Message, *, format: str | None = None) -> Event:
         """Add a message: an item in neutral form, or a partner's message, kept word for word."""
-        self._must_be_open()
+        self.must_be_open()
         session = self.session
         item = plain_item(message, format)
         if item is not None:
             draft = session._draft("item.added", {"item": item}, plain=True)
-            event = session._append_drafts(draft, fenced=True)[0]
-        else:
-            drafts = [session._draft("item.added", {"item": item}) for item in to_items(message, format)]
-            event = session._append_drafts(*drafts, fenced=True)[-1]
+            return self._took(session._append_drafts(draft, fenced=True)[0], [item])
+        items = to_items(message, format)
+        drafts = [session._draft("item.added", {"item": item}) for item in items]
+        return self._took(session._append_drafts(*drafts, fenced=True)[-1], items)
+
+    def _took(self, event: Event, items: list[Item]) -> Event:
+        self.items += items
+        self.spoken += any(item["role"] == "assistant" for item in items)
         self._last = event.position
         return event
 
@@ -107,11 +130,21 @@ class Turn:
 
         `parts` as in `session.budget.record_usage`.
         """
-        return self.session._record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost, **parts))
+        draft = self._usage_draft(model, input_tokens=input_tokens, output_tokens=output_tokens, cost=cost, **parts)
+        event = self.session._append_drafts(draft)[0]
+        self.uses += 1
+        return event
+
+    def _usage_draft(
+        self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None, **parts: int
+    ) -> Draft:
+        used = usage_of(model, input_tokens, output_tokens, cost, **parts)
+        further = {"steps": 1} if self.uses else {}  # the turn itself counts as the first one
+        return self.session._draft("usage.recorded", {**used, **further})
 
     def commit(self) -> Event:
         """Make the turn count. It supersedes what was provisional in this lane."""
-        self._must_be_open()
+        self.must_be_open()
         session = self.session
         draft = session._draft("turn.committed", {}, because=self.position, plain=True)
         self.committed = session._append_drafts(draft, fenced=True)[0]
@@ -119,7 +152,7 @@ class Turn:
 
     def abort(self, reason: str, *, partial: Iterable[Message] = ()) -> Event:
         """Abort the turn, with what had arrived of it. It stays visible until the next commit supersedes it."""
-        self._must_be_open()
+        self.must_be_open()
         session = self.session
         items = [item for message in partial for item in to_items(message)]
         drafts = [session._draft("item.added", {"item": item}) for item in items]
@@ -127,26 +160,37 @@ class Turn:
         self.aborted = session._append_drafts(*drafts, fenced=True)[-1]
         return self.aborted
 
-    def _must_be_open(self) -> None:
-        if self.answer is None and self.committed is None and self.aborted is None:
+    def must_be_open(self) -> None:
+        """Raise if nothing can be added."""
+        if self.is_open:
             return
         if self.answered:
             raise TurnConflict("this turn already has its answer; nothing can be added", hint="use turn.answer")
         raise TurnConflict(f"this turn is already {'committed' if self.committed else 'aborted'}")
 
+    def _stop(self, reason: str, limit: str) -> None:
+        """Abort this turn and pause the session, in one durable step."""
+        interruption = self.session._draft("interruption.recorded", {"cause": reason, "limit": limit})
+        events = _stop(self.session, "session.paused", reason, interruption, aborting=reason)
+        self.aborted = next((event for event in events if event.kind == "turn.aborted"), None)
 
-def begin(session: Session, *, request: Json, base: int | None, rollback: int, id: str | None) -> Turn:
+
+def begin(
+    session: Session, *, request: Json, base: int | None, rollback: int, id: str | None, resume: bool = False
+) -> Turn:
     """Begin a turn; everything is checked before anything is written."""
     fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
     session._take_up()
     session._start_turning(-1)
     try:
-        return _begin(session, fingerprint, base, rollback, id)
+        return _begin(session, fingerprint, base, rollback, id, resume=resume)
     finally:
         session._stop_turning(-1)
 
 
-def _begin(session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None) -> Turn:
+def _begin(
+    session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None, *, resume: bool
+) -> Turn:
     end = session._lane_end
     if not end.known or end.open or fingerprint is not None or base not in (None, end.last_commit):
         answer = _check_beginning(session, fingerprint, base, rollback)
@@ -156,8 +200,14 @@ def _begin(session: Session, fingerprint: str | None, base: int | None, rollback
     data: dict[str, Json] = {"base": base, "turn": end.turns + 1}
     if fingerprint:
         data["fingerprint"] = fingerprint
-    begun = session._append_drafts(session._draft("turn.begun", data, id=id), fenced=True)[0]
-    return Turn(session, begun, base)
+    items: list[Item] = []
+    if resume:
+        items, first = unfinished(session)
+        data |= {"resumes": first} if items else {}
+    drafts = [session._draft("turn.begun", data, id=id)]
+    drafts += [session._draft("item.added", {"item": item}) for item in items]
+    begun = session._append_drafts(*drafts, fenced=True)[0]
+    return Turn(session, begun, base, items=items, resumed=int(data.get("resumes", 0)))
 
 
 def _check_beginning(session: Session, fingerprint: str | None, base: int | None, rollback: int) -> Turn | None:
@@ -245,28 +295,26 @@ def _part(id: str | None, what: object) -> str | None:
     return None if id is None else f"{id}/{what}"
 
 
-def told(problem: BaseException) -> str:
-    """What went wrong, as text that can be recorded whatever it contains."""
-    text = f"{type(problem).__name__}: {problem}" if str(problem) else repr(problem)
-    return text.encode("utf-8", "backslashreplace").decode()[:REASON_LIMIT]
-
-
 def stop(session: Session, kind: str, reason: str, *first: Draft) -> Event:
     """Pause or end a session, with the turn and the presence of this handle, in one durable step."""
+    return _stop(session, kind, reason, *first)[-1]
+
+
+def _stop(session: Session, kind: str, reason: str, *first: Draft, aborting: str = "") -> list[Event]:
     drafts = list(first)
     held = session.lease
     if held is not None:
         lane = session.agents.lane()
         if lane["open"]:
-            drafts.append(session._draft("turn.aborted", {"reason": f"session {kind.partition('.')[2]}"}))
+            drafts.append(session._draft("turn.aborted", {"reason": aborting or f"session {kind.partition('.')[2]}"}))
         drafts.append(session._draft("agent.left", {}))
     drafts.append(session._draft(kind, {"reason": reason}))
-    event = session._append_drafts(*drafts, fenced=held is not None)[-1]
+    events = session._append_drafts(*drafts, fenced=held is not None)
     if held is not None:
         session.store.release(held)
         session.lease = session.run = None
     session.refresh()
-    return event
+    return events
 
 
 def _lost_answer(session: Session, lane: Lane, base: int, fingerprint: str | None) -> list[Item] | None:
@@ -312,7 +360,7 @@ def _check_budget(session: Session) -> None:
     repeats = whole.spend.budget.get("repeats")
     if out:
         reason, limit = f"budget: {out.used:g} of {out.allowed:g} {out.limit} used", out.limit
-    elif repeats and (found := stuck(_recent_items(session), int(repeats))):
+    elif repeats and (found := stuck(recent_items(session), int(repeats))):
         reason, limit = f"no progress: {found}", "repeats"
     else:
         return
@@ -329,8 +377,3 @@ def _check_budget(session: Session) -> None:
         limit=limit,
         name=session.name,
     )
-
-
-def _recent_items(session: Session) -> list[Item]:
-    turns, _complete = recent_turns(session, lambda found: len(found) >= LOOK_BACK_TURNS)
-    return [item for turn in turns[-LOOK_BACK_TURNS:] for item in turn.items]

@@ -35,6 +35,12 @@ HOOK_COMMAND = ("sh", "-c", f'unset PYTHONPATH; "$0" "$@" || "$HOME/{LAUNCHER.pa
 
 The variable is unset because a project may have modules of its own: its `json.py` must not run inside the hook.
 """
+SERVER_COMMAND = (
+    "sh", "-c",
+    f'unset PYTHONPATH; command -v "$0" >/dev/null 2>&1 || PATH="$HOME/{LAUNCHER.parent}:$PATH"; exec "$0" "$@"',
+    "onrecord", "mcp",
+)  # fmt: skip
+"""How an MCP client starts our server: the same onrecord as a hook's."""
 _PACKAGE = Path(__file__).parent.parent / "__init__.py"
 LAUNCHER_MODE = 0o700
 
@@ -92,6 +98,13 @@ def is_found_isolated() -> bool:
     except (OSError, subprocess.SubprocessError):
         told = ""
     return told.strip() == str(_PACKAGE)
+
+
+def has_server() -> bool:
+    """Whether the package that the MCP server needs is installed beside this onrecord."""
+    from importlib.util import find_spec
+
+    return find_spec("mcp") is not None
 
 
 def leave_launcher(env: Mapping[str, str]) -> Path:

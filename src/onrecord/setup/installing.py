@@ -1,4 +1,4 @@
-"""Our part in a vendor's files: hooks, the plugin, the instructions. Every change is planned first, then made.
+"""Our part in a vendor's files: hooks, plugin, instructions, MCP server. Every change is planned first, then made.
 
 A plan holds every file as it is and as it would be; nothing is written before the whole plan is known. Files are
 replaced whole, through the file a link leads to, with the mode they had; a file that changed since is left alone.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import Conflict, InvalidInput, OnrecordError
 from onrecord.machine.files import PRIVATE_MODE, write_file
-from onrecord.setup import jsontext
+from onrecord.setup import jsontext, servers
 from onrecord.vendors.port import USER_SCOPE, VENDORS, vendor
 from onrecord.views import instructions
 
@@ -28,7 +28,7 @@ FILE_BYTES = 16 * 1024 * 1024
 PUBLIC_MODE = 0o666
 _PLUGIN = re.compile(r"// onrecord:plugin (\d+) ([0-9a-f]{8})\n(.*)", re.DOTALL)
 PLUGIN_VERSION = 1
-MANAGED = ("hooks", "plugin", "instructions")
+MANAGED = ("hooks", "plugin", "instructions", "mcp")
 
 
 class Change(NamedTuple):
@@ -59,8 +59,10 @@ class Target(NamedTuple):
     env: Mapping[str, str]
 
 
-def plan(of: Vendor, target: Target, command: Sequence[str], block: str, *, force: bool = False) -> list[Change]:
-    """What setting up would change."""
+def plan(
+    of: Vendor, target: Target, command: Sequence[str], block: str, *, server: Sequence[str] = (), force: bool = False
+) -> list[Change]:
+    """What setting up would change. `server` is the command of the MCP server; empty: it is not registered."""
     wanted = of.hook_settings(command)
 
     def step(file: HookFile, text: str | None) -> str | None:
@@ -70,17 +72,21 @@ def plan(of: Vendor, target: Target, command: Sequence[str], block: str, *, forc
                     "the block of instructions was changed by hand", hint="force replaces it", step="force_setup"
                 )
             return instructions.installed(text, block)
+        if file.what == "mcp":
+            return servers.with_server(of.name, file.path, text, server, force=force) if server else text
         if isinstance(wanted, str):
             if text is not None and not _is_our_plugin(text) and not force:
                 raise Conflict("the plugin was changed by hand", hint="force replaces it", step="force_setup")
-            return _plugin(wanted)
+            return plugin_text(wanted)
         return jsontext.created(wanted) if text is None else jsontext.merged(text, wanted, is_ours(of.name))
 
-    return [_change(of, file, target, step) for file in _files(of, target)]
+    return _changes(of, target, step, but=() if server else ("mcp",))
 
 
-def plan_removal(of: Vendor, target: Target, command: Sequence[str], *, force: bool = False) -> list[Change]:
-    """What removing our part would change. A block that another vendor here also reads stays."""
+def plan_removal(
+    of: Vendor, target: Target, command: Sequence[str], *, server: Sequence[str] = (), force: bool = False
+) -> list[Change]:
+    """What removing our part would change. What another vendor here also reads stays."""
     wanted = of.hook_settings(command)
 
     def step(file: HookFile, text: str | None) -> str | None:
@@ -94,6 +100,9 @@ def plan_removal(of: Vendor, target: Target, command: Sequence[str], *, force: b
                     "the block of instructions was changed by hand", hint="force removes it", step="force_remove"
                 )
             return instructions.removed(text)
+        if file.what == "mcp":
+            shared = shared_with(of, target, file.path)
+            return text if shared else servers.without_server(of.name, file.path, text, server, force=force)
         if isinstance(wanted, str):
             if not _is_our_plugin(text) and not force:
                 raise Conflict("the plugin was changed by hand", hint="force removes it", step="force_remove")
@@ -103,11 +112,11 @@ def plan_removal(of: Vendor, target: Target, command: Sequence[str], *, force: b
             return text
         return None if jsontext.is_created(text, wanted, ours) else jsontext.without(text, ours)
 
-    return [_change(of, file, target, step) for file in _files(of, target)]
+    return _changes(of, target, step)
 
 
 def shared_with(of: Vendor, target: Target, path: Path) -> list[str]:
-    """Other vendors that are set up here and read the same file of instructions."""
+    """Other vendors that are set up here and read the same file."""
     return [
         name
         for name in VENDORS
@@ -139,6 +148,17 @@ def installed_commands(of: Vendor, target: Target) -> list[str]:
     return found
 
 
+def registered_server(of: Vendor, target: Target) -> list[str]:
+    """The command with which the vendor starts our MCP server; empty if it is not registered."""
+    for file in of.files(target.scope, target.root, target.env):
+        if file.what == "mcp":
+            try:
+                return servers.registered(of.name, file.path, _text(_content(file.path)))
+            except (OnrecordError, OSError):
+                continue
+    return []
+
+
 def doubts(of: Vendor, target: Target) -> list[str]:
     """Settings that keep hooks installed here from being called."""
     if not is_set_up(of, target):
@@ -153,10 +173,12 @@ def is_ours(name: str) -> Callable[[Any], bool]:
     return lambda text: isinstance(text, str) and pattern.search(text) is not None
 
 
-def shown(of: Vendor, command: Sequence[str]) -> str:
-    """Our hooks in the vendor's form, for a person to add by hand."""
+def shown(of: Vendor, file: HookFile, command: Sequence[str], server: Sequence[str]) -> str:
+    """Our hooks or our server in the vendor's form, for a person to add by hand."""
+    if file.what == "mcp":
+        return servers.shown(of.name, file.path, server)
     wanted = of.hook_settings(command)
-    return _plugin(wanted) if isinstance(wanted, str) else jsontext.created(wanted)
+    return plugin_text(wanted) if isinstance(wanted, str) else jsontext.created(wanted)
 
 
 def apply(change: Change) -> None:
@@ -177,11 +199,30 @@ def _files(of: Vendor, target: Target) -> list[HookFile]:
     return [file for file in of.files(target.scope, target.root, target.env) if file.what in MANAGED]
 
 
-def _change(of: Vendor, file: HookFile, target: Target, step: Callable[[HookFile, str | None], str | None]) -> Change:
+def _changes(
+    of: Vendor, target: Target, step: Callable[[HookFile, str | None], str | None], *, but: Sequence[str] = ()
+) -> list[Change]:
+    """Every change; one file may have several of our parts, and each starts from what the one before leaves."""
+    made: list[Change] = []
+    left: dict[Path, bytes | None] = {}
+    for file in _files(of, target):
+        if file.what not in but:
+            made.append(_change(of, file, target, step, left))
+            left[file.path] = made[-1].after
+    return made
+
+
+def _change(
+    of: Vendor,
+    file: HookFile,
+    target: Target,
+    step: Callable[[HookFile, str | None], str | None],
+    left: Mapping[Path, bytes | None],
+) -> Change:
     private = target.scope == USER_SCOPE
     before: bytes | None = None
     try:
-        before = _content(file.path)
+        before = left[file.path] if file.path in left else _content(file.path)
         text = _text(before)
         after = step(file, text)
     except OnrecordError as problem:
@@ -212,7 +253,8 @@ def _text(content: bytes | None) -> str | None:
         ) from None
 
 
-def _plugin(text: str) -> str:
+def plugin_text(text: str) -> str:
+    """The plugin with a first line that shows a change by hand."""
     return f"// onrecord:plugin {PLUGIN_VERSION} {sha256(text.encode()).hexdigest()[:8]}\n{text}"
 
 

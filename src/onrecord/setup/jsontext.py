@@ -132,6 +132,44 @@ def is_created(text: str, wanted: dict[str, Any], ours: Ours) -> bool:
     return only_ours and first is not None and first.key not in rest and text[root.start + 1] in "\r\n"
 
 
+def with_member(text: str, wanted: dict[str, Any]) -> str:
+    """The text with the members of `wanted` that it does not have yet; containers on the way are added too."""
+    edits: list[Edit] = []
+    _put_in(text, parse(text), wanted, 0, _style(text), edits)
+    return _edited(text, edits)
+
+
+def without_member(text: str, keys: Sequence[str]) -> str | None:
+    """The text without a member, and without containers that we made for it; None if nothing of the file is left."""
+    root = parse(text)
+    chain, node = [root], root
+    for key in keys:
+        found = [item.node for item in node.items or () if item.key == key]
+        if not found:
+            return text
+        node = found[-1]
+        chain.append(node)
+    for depth in range(len(keys) - 1, -1, -1):
+        inside, goes = chain[depth], keys[depth]
+        if len(inside.items or ()) > 1 or text[inside.start + 1] not in "\r\n":
+            edits: list[Edit] = []
+            _cut(inside, goes, edits)
+            return _edited(text, edits)
+    return None
+
+
+def _cut(node: Node, key: str, edits: list[Edit]) -> None:
+    """Delete one member of an object, with the comma that belongs to it."""
+    items = node.items or []
+    at = max(number for number, item in enumerate(items) if item.key == key)
+    if at:
+        edits.append((items[at - 1].node.end, items[at].node.end, ""))
+    elif len(items) > 1:
+        edits.append((items[0].start, items[1].start, ""))
+    else:
+        edits.append((node.start + 1, items[0].node.end, ""))
+
+
 def has_any(text: str, ours: Ours) -> bool:
     """Whether the text has anything of ours."""
     return bool(_our_part(parse(text).value, ours))

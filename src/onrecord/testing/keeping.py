@@ -41,7 +41,7 @@ class LeaseContract(Workbench):
         """A key for one purpose is the same each time, and says nothing about the key for another purpose."""
         first, second = self.store.key("marks"), self.store.key("other")
         assert self.store.key("marks") == first != second
-        assert len(first) == len(second) == 32  # noqa: PLR2004  # bytes
+        assert len(first) == len(second) == 32  # bytes
 
     def test_a_lane_of_an_unknown_session_cannot_be_taken(self) -> None:
         """A lease needs its session."""

@@ -124,7 +124,8 @@ class Workbench:
         session = self.new_id()
         (record,) = self.store.read(parent, after=position - 1, upto=position)
         past = self.store.head(parent)._replace(position=position, hash=record.hash)
-        beginning = self.draft("session.forked", {"name": name, "parent": parent, "position": position}, run=NEW_RUN)
+        origin = {"session": parent, "position": position}
+        beginning = self.draft("session.forked", {"name": name, "parent": origin}, run=NEW_RUN)
         self.store.create(heads.forked(past, session, name), [beginning])
         return session
 

@@ -298,7 +298,7 @@ class Copilot(Base):
                     HookFile(home / "copilot-instructions.md", "instructions"),
                     HookFile(home / "mcp-config.json", "mcp")]  # fmt: skip
         return [HookFile(root / ".github" / "hooks" / "onrecord.json", "hooks"),
-                HookFile(root / "AGENTS.md", "instructions")]  # fmt: skip
+                HookFile(root / "AGENTS.md", "instructions"), HookFile(root / ".mcp.json", "mcp")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
         """Our whole hook file."""

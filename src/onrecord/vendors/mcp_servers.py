@@ -5,11 +5,20 @@ Pure data and text: where the files are is each vendor's own `files`.
 
 from __future__ import annotations
 
+import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+SHARED_FILE = ".mcp.json"
+"""A project's servers, for Claude and Copilot."""
+PASSED_ON = (
+    "ONRECORD_SESSION", "ONRECORD_AGENT", "ONRECORD_STORE", "ONRECORD_PROJECT", "ONRECORD_CONFIG", "ONRECORD_TENANT",
+    "ONRECORD_SPAWN", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME",
+)  # fmt: skip
+"""Variables that Codex passes to a server only if they are named."""
 SERVER = "onrecord"
 """Our name among a user's MCP servers."""
 CONVERSATIONS = {
@@ -25,7 +34,7 @@ CLIENTS = {
 """How vendors call themselves: the beginning of the client's name."""
 CALL_IDS = ("claudecode/toolUseId",)
 """Where a call names the model's own id of it; the id is the same when the client repeats the call."""
-JSON_KEYS = {"opencode": ("mcp",)}
+JSON_KEYS = {"opencode": "mcp"}
 """The member of a JSON file that holds the servers, where it is not `mcpServers`."""
 
 
@@ -48,16 +57,37 @@ def call_id_in(meta: Mapping[str, Any]) -> str:
     return next((str(meta[name]) for name in CALL_IDS if isinstance(meta.get(name), str)), "")
 
 
-def settings(vendor: str, command: Sequence[str]) -> dict[str, Any]:
-    """Our server in the vendor's JSON form, from the top of its file."""
+def keys_of(vendor: str) -> tuple[str, str]:
+    """Where our server is in the vendor's JSON file."""
+    return JSON_KEYS.get(vendor, "mcpServers"), SERVER
+
+
+def entry(vendor: str, file: str, command: Sequence[str]) -> dict[str, Any]:
+    """Our server as the vendor writes it in this file."""
     program, *arguments = command
     if vendor == "opencode":
-        entry: dict[str, Any] = {"type": "local", "command": list(command), "enabled": True}
-    elif vendor == "copilot":
-        entry = {"type": "local", "command": program, "args": arguments, "tools": ["*"]}
-    elif vendor in ("gemini", "qwen"):
-        entry = {"command": program, "args": arguments}
-    else:
-        entry = {"type": "stdio", "command": program, "args": arguments}
-    (key,) = JSON_KEYS.get(vendor, ("mcpServers",))
-    return {key: {SERVER: entry}}
+        return {"type": "local", "command": list(command), "enabled": True}
+    if vendor == "copilot" and file != SHARED_FILE:
+        return {"type": "local", "command": program, "args": arguments, "tools": ["*"]}
+    if vendor in ("claude", "copilot"):
+        return {"type": "stdio", "command": program, "args": arguments}
+    return {"command": program, "args": arguments}
+
+
+def toml_entry(command: Sequence[str]) -> str:
+    """Our server as Codex writes it. JSON strings are TOML strings."""
+    program, *arguments = command
+    return (
+        f"[mcp_servers.{SERVER}]\ncommand = {json.dumps(program)}\nargs = {json.dumps(arguments)}\n"
+        f"env_vars = {json.dumps(PASSED_ON)}\n"
+    )
+
+
+def runs_us(entry: Any) -> bool:
+    """Whether a registered server is ours, whatever else is set with it."""
+    if not isinstance(entry, dict):
+        return False
+    command, more = entry.get("command"), entry.get("args")
+    words = [*(command if isinstance(command, list) else [command]), *(more if isinstance(more, list) else [])]
+    said = [str(word).rpartition("/")[2] for word in words]
+    return any(pair == (SERVER, "mcp") for pair in pairwise(said))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import InvalidInput
 from onrecord.log.codec import encode_payload
-from onrecord.views.dialects import to_messages
+from onrecord.views.dialects import Messages, to_prompt
 from onrecord.views.render import clip
 from onrecord.views.transcript import well_formed
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.views.transcript import Turn
-    from onrecord.views.values import Message
 
 BYTES_PER_TOKEN = 4
 """The default counter's guess; give `context` your tokenizer's counter to be exact."""
@@ -38,11 +37,26 @@ class Context(NamedTuple):
     left_out: int
     """How many committed turns are missing here: the summary covers them, or they did not fit."""
     position: int
+    brief_at: int
+    """The position that the brief was made at."""
+    left_out_steps: int = 0
+    """How many older steps of the open turn did not fit."""
+    bare: bool = False
+    """Whether the brief is left out."""
 
-    def messages(self, dialect: str = "neutral") -> list[Message]:
-        """The context as messages: brief and summary as one system item, then the conversation, well formed."""
-        known = _known(self.brief, self.summary, self.position)
-        return to_messages([{"role": "system", "content": known}, *self.items], dialect)
+    def messages(self, dialect: str = "neutral", *, system: str = "") -> Messages:
+        """What to send to a model: system, brief and summary first, then the conversation, well formed.
+
+        `system` is your own text for the system. Where an API takes the system's text apart, it is in `.system`.
+        """
+        texts = [system] if system else []
+        if not self.bare or self.summary:
+            texts.append(_known(self.brief, self.summary, self.brief_at))
+        said = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+        made = to_prompt([*said, *self.items], dialect)
+        made.tokens, made.left_out, made.position = self.tokens, self.left_out, self.position
+        made.left_out_steps = self.left_out_steps
+        return made
 
 
 def _known(brief: str, summary: str | None, position: int) -> str:
@@ -58,26 +72,64 @@ def _inert(text: str) -> str:
 
 def assemble(
     brief: str, summary: str | None, turns: list[Turn], *, tokens: int, count: Callable[[str], int], position: int,
-    committed: int,
+    committed: int, running: list[Item] | None = None, bare: bool = False, brief_at: int = 0,
 ) -> Context:  # fmt: skip
-    """Fit brief and summary, then groups of items from the newest back. A call is never separated from its result."""
-    turns = [turn._replace(items=[item for item in turn.items if not item.get("thinking")]) for turn in turns]
-    if summary and count(_known(brief, summary, position)) > tokens:
+    """Fit brief and summary, then groups of items from the newest back. A call is never separated from its result.
+
+    What was said in the open turn (`running`) comes before committed turns, and its first words stay: without the
+    question there is nothing to answer. `bare` leaves the brief out.
+    """
+    turns = [turn._replace(items=_said(turn.items)) for turn in turns]
+    brief_at = brief_at or position
+    if bare:
+        brief = ""
+    if summary and count(_known(brief, summary, brief_at)) > tokens:
         summary = None
-    brief = _fitted(brief, summary, position, tokens=tokens, count=count)
-    used = count(_known(brief, summary, position))
-    groups = _groups(well_formed(item for turn in turns for item in turn.items))
+    if not bare:
+        brief = _fitted(brief, summary, brief_at, tokens=tokens, count=count)
+    used = count(_known(brief, summary, brief_at)) if summary or not bare else 0
+    now = _groups(well_formed(_said(running or [])))
+    first = _opening(now)
+    used += sum(_cost(group, count) for group in now[:first])
+    if used > tokens:
+        raise InvalidInput(f"a context of {tokens:,} tokens is too small for the open turn", hint="allow more tokens")
+    used, newest = _fill(now[first:], used, tokens, count)
+    skipped = newest
+    groups, oldest = _groups(well_formed(item for turn in turns for item in turn.items)), 0
     owners = [number for number, turn in enumerate(turns, 1) for item in turn.items if item["role"] != "tool"]
+    if skipped:
+        oldest = len(groups)
+    else:
+        used, oldest = _fill(groups, used, tokens, count)
+    whole_turns = len(turns) - (owners[oldest - 1] if oldest else 0)
+    chosen = [*groups[oldest:], *now[:first], *now[first + newest :]]
+    items = [item for group in chosen for item in group]
+    return Context(brief, summary, items, used, committed - whole_turns, position, brief_at, skipped, bare)
+
+
+def _said(items: list[Item]) -> list[Item]:
+    return [item for item in items if not item.get("thinking")]
+
+
+def _cost(group: list[Item], count: Callable[[str], int]) -> int:
+    return sum(count(encode_payload(_spoken(item)).decode()) for item in group)
+
+
+def _fill(groups: list[list[Item]], used: int, tokens: int, count: Callable[[str], int]) -> tuple[int, int]:
+    """Take groups from the newest back while they fit: the tokens used then, and the first group that is taken."""
     oldest = len(groups)
     while oldest:
-        cost = sum(count(encode_payload(_spoken(item)).decode()) for item in groups[oldest - 1])
+        cost = _cost(groups[oldest - 1], count)
         if used + cost > tokens:
             break
         used += cost
         oldest -= 1
-    whole_turns = len(turns) - (owners[oldest - 1] if oldest else 0)
-    items = [item for group in groups[oldest:] for item in group]
-    return Context(brief, summary, items, used, committed - whole_turns, position)
+    return used, oldest
+
+
+def _opening(groups: list[list[Item]]) -> int:
+    """How many groups the open turn begins with that are not the assistant's."""
+    return next((number for number, group in enumerate(groups) if group[0]["role"] == "assistant"), len(groups))
 
 
 def _fitted(brief: str, summary: str | None, position: int, *, tokens: int, count: Callable[[str], int]) -> str:

@@ -1,16 +1,17 @@
-"""Dialects: a well-formed transcript as the messages a partner's interface expects.
+"""Dialects: a well-formed transcript as the messages that a model API expects.
 
-A message that came in the same dialect goes back word for word.
+A message that came in the same dialect goes back word for word, thoughts and signatures included.
 """
 
 from __future__ import annotations
 
 import json
+from binascii import Error, a2b_base64
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
 from onrecord.log.items import to_items
-from onrecord.log.readings import MEDIA
+from onrecord.views.parts import anthropic_content, gemini_content, openai_content, responses_content, text_of
 from onrecord.views.transcript import well_formed
 
 if TYPE_CHECKING:
@@ -18,38 +19,58 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
 
+APART = ("anthropic", "gemini")
+"""Dialects in which the system's text is no message: see `Messages.system`."""
+GOES_ON = "[the conversation continues]"
+"""The first message of a user, if an API insists on one and none is on record."""
+
+
+class Messages(list[dict[str, Any]]):
+    """What to send to a model: a list of messages, and what belongs beside it."""
+
+    def __init__(self, messages: Iterable[dict[str, Any]] = (), system: str = "") -> None:
+        super().__init__(messages)
+        self.system = system
+        """The system's text, in the formats that take it apart from the messages; else it is the first message."""
+        self.tokens = 0
+        """How many tokens this is, by the counter that was used."""
+        self.left_out = 0
+        """How many committed turns are missing here: a summary covers them, or they did not fit."""
+        self.left_out_steps = 0
+        """How many older steps of the open turn did not fit."""
+        self.position = 0
+        """The position of the log that this was made from."""
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages themselves, as a plain list."""
+        return list(self)
+
 
 def to_messages(items: Iterable[Item], dialect: str) -> list[dict[str, Any]]:
-    """Messages for `anthropic` or `openai`, or the items themselves (`neutral`), always well formed."""
+    """Messages in a dialect, or the items themselves (`neutral`), always well formed."""
     whole = well_formed(items)
     if dialect == "neutral":
         return whole
-    whole = [_sayable(item) for item in whole if not item.get("thinking")]
-    if dialect == "openai":
-        return [message for message, _kept in _messages(whole, dialect, _openai_message)]
-    if dialect == "anthropic":
-        return _merge(_messages(whole, dialect, _anthropic_message))
-    raise InvalidInput(f"unknown dialect {dialect!r}", hint="use neutral, openai or anthropic")
+    if dialect not in _MAKERS:
+        raise InvalidInput(f"unknown message format {dialect!r}", hint=f"use neutral, {', '.join(_MAKERS)}")
+    return _MAKERS[dialect]([item for item in whole if not item.get("thinking")])
 
 
-def _sayable(item: Item) -> Item:
-    """An item in which an image of a mirrored conversation is named: the record has its data."""
-    content = item.get("content")
-    if not isinstance(content, list) or not any(
-        isinstance(part, dict) and part.get("type") == MEDIA for part in content
-    ):
-        return item
-    return {**item, "content": [_named(part) if isinstance(part, dict) else part for part in content]}
-
-
-def _named(part: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "text", "text": media_line(part)} if part.get("type") == MEDIA else part
-
-
-def media_line(part: dict[str, Any]) -> str:
-    """An image or file of a mirrored conversation in one line: its type, size and place in the record."""
-    where = part.get("url") or "/".join(map(str, part.get("at") or ()))
-    return f"[{part.get('media_type')}, {part.get('bytes', 0):,} bytes, at {where}]"
+def to_prompt(items: Iterable[Item], dialect: str) -> Messages:
+    """The same as what an API accepts as a request: the system's text apart where it must be, nothing empty."""
+    whole = list(items)
+    if dialect == "neutral":
+        return Messages(to_messages(whole, dialect))
+    whole = [item for item in whole if item.get("content") or item.get("tool_calls") or item["role"] == "tool"]
+    if dialect not in APART:
+        return Messages(to_messages(whole, dialect))
+    system = "\n\n".join(text_of(item.get("content")) for item in whole if item["role"] == "system")
+    made = to_messages([item for item in whole if item["role"] != "system"], dialect)
+    if made and made[0]["role"] != "user":
+        first = {"content": GOES_ON} if dialect == "anthropic" else {"parts": [{"text": GOES_ON}]}
+        made = [{"role": "user", **first}, *made]
+    return Messages(made, system)
 
 
 def _messages(
@@ -82,41 +103,84 @@ def _bare(item: Item) -> Item:
     return {name: value for name, value in item.items() if name != "verbatim"}
 
 
+def _openai(items: list[Item]) -> list[dict[str, Any]]:
+    return [message for message, _kept in _messages(items, "openai", _openai_message)]
+
+
 def _openai_message(item: Item) -> dict[str, Any]:
     if item["role"] == "tool":
-        return {"role": "tool", "tool_call_id": item["call"], "content": _text(item.get("content"))}
-    message: dict[str, Any] = {"role": item["role"], "content": item.get("content")}
-    if item.get("tool_calls"):
+        return {"role": "tool", "tool_call_id": item["call"], "content": text_of(item.get("content"))}
+    calls = item.get("tool_calls")
+    content = item.get("content") if item["role"] == "user" else _texts(item.get("content"))
+    message: dict[str, Any] = {"role": item["role"], "content": openai_content(content)}
+    if calls:
         message["tool_calls"] = [
-            {
-                "id": call["id"],
-                "type": "function",
-                "function": {"name": call["name"], "arguments": _text(call.get("arguments", {}))},
-            }
-            for call in item["tool_calls"]
+            {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": _json(call)}}
+            for call in calls
         ]
+    elif message["content"] is None:
+        message["content"] = ""
     return message
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _texts(content: object) -> Any:
+    """A content of someone who cannot send images."""
+    return content if content is None or isinstance(content, str) else text_of(content)
+
+
+def _json(call: dict[str, Any]) -> str:
+    arguments = call.get("arguments", {})
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+def _responses(items: list[Item]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    for message, kept in _messages(items, "openai-responses", _responses_message):
+        made += (message["output"] if "output" in message and "type" not in message else [message]) if kept else [
+            part for part in message["output"] if part
+        ]  # fmt: skip
+    return made
+
+
+def _responses_message(item: Item) -> dict[str, Any]:
+    if item["role"] == "tool":
+        result = {"type": "function_call_output", "call_id": item["call"], "output": text_of(item.get("content"))}
+        return {"output": [result]}
+    calls = item.get("tool_calls") or ()
+    parts: list[dict[str, Any]] = []
+    if item.get("content") or not calls:
+        content = responses_content(item.get("content"), item["role"])
+        parts.append({"type": "message", "role": item["role"], "content": content})
+    parts += [
+        {"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": _json(call)}
+        for call in calls
+    ]
+    return {"output": parts}
+
+
+def _anthropic(items: list[Item]) -> list[dict[str, Any]]:
+    return _merge(_messages(items, "anthropic", _anthropic_message))
 
 
 def _anthropic_message(item: Item) -> dict[str, Any]:
     content = item.get("content")
     if item["role"] == "tool":
-        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": item["call"], "content": content or ""}
+        said = content if isinstance(content, str) else anthropic_content(content)
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": item["call"], "content": said}
         if item.get("error"):
             result["is_error"] = True
         return {"role": "user", "content": [result]}
     if not item.get("tool_calls"):
-        return {"role": item["role"], "content": content or ""}
-    parts = list(content) if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+        return {"role": item["role"], "content": content if isinstance(content, str) else anthropic_content(content)}
+    parts = anthropic_content(content)
     for call in item["tool_calls"]:
-        arguments = call.get("arguments")
-        made = arguments if isinstance(arguments, dict) else {"arguments": arguments}
-        parts.append({"type": "tool_use", "id": call["id"], "name": call["name"], "input": made})
+        parts.append({"type": "tool_use", "id": call["id"], "name": call["name"], "input": _object(call)})
     return {"role": item["role"], "content": parts}
+
+
+def _object(call: dict[str, Any]) -> dict[str, Any]:
+    arguments = call.get("arguments")
+    return arguments if isinstance(arguments, dict) else {"arguments": arguments}
 
 
 def _merge(messages: list[tuple[dict[str, Any], bool]]) -> list[dict[str, Any]]:
@@ -125,7 +189,7 @@ def _merge(messages: list[tuple[dict[str, Any], bool]]) -> list[dict[str, Any]]:
     for message, kept in messages:
         before, before_kept = merged[-1] if merged else ({"role": ""}, False)
         if before["role"] == message["role"] == "user" and _has_results(before) and not (kept and before_kept):
-            merged[-1] = {"role": "user", "content": [*before["content"], *_parts(message["content"])]}, False
+            merged[-1] = {"role": "user", "content": [*before["content"], *_blocks(message["content"])]}, False
         else:
             merged.append((message, kept))
     return [message for message, _kept in merged]
@@ -137,5 +201,51 @@ def _has_results(message: dict[str, Any]) -> bool:
     )
 
 
-def _parts(content: Any) -> list[Any]:
+def _blocks(content: Any) -> list[Any]:
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def _gemini(items: list[Item]) -> list[dict[str, Any]]:
+    names = {call["id"]: call["name"] for item in items for call in item.get("tool_calls") or ()}
+    made: list[dict[str, Any]] = []
+    for message, kept in _messages(items, "gemini", lambda item: _gemini_message(item, names)):
+        content = _with_bytes(message) if kept else message
+        if made and made[-1]["role"] == content["role"]:
+            made[-1] = {"role": content["role"], "parts": [*made[-1]["parts"], *content["parts"]]}
+        else:
+            made.append(content)
+    return made
+
+
+def _gemini_message(item: Item, names: dict[str, str]) -> dict[str, Any]:
+    content = item.get("content")
+    if item["role"] == "tool":
+        said = {"error" if item.get("error") else "output": text_of(content)}
+        name = names.get(item["call"], "tool")
+        return {"role": "user", "parts": [{"function_response": {"id": item["call"], "name": name, "response": said}}]}
+    parts = gemini_content(content)
+    for call in item.get("tool_calls") or ():
+        parts.append({"function_call": {"id": call["id"], "name": call["name"], "args": _object(call)}})
+    role = "model" if item["role"] == "assistant" else item["role"]
+    return {"role": role, "parts": parts or [{"text": " "}]}
+
+
+def _with_bytes(message: dict[str, Any]) -> dict[str, Any]:
+    """A content as the SDK takes it: a log keeps bytes as base64 text."""
+    parts = []
+    for part in message.get("parts") or ():
+        signature = part.get("thought_signature")
+        parts.append({**part, "thought_signature": _bytes(signature)} if isinstance(signature, str) else part)
+    return {"role": message.get("role", "model"), "parts": parts}
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return a2b_base64(text.translate({ord("-"): "+", ord("_"): "/"}))
+    except (Error, ValueError):
+        return text.encode()
+
+
+_MAKERS: dict[str, Callable[[list[Item]], list[dict[str, Any]]]] = {
+    "openai": _openai, "openai-responses": _responses, "anthropic": _anthropic, "gemini": _gemini,
+}  # fmt: skip

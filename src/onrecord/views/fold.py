@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Interruption
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.10"
+VIEWS_VERSION = "whole.11"
 """Changes whenever a fold changes its meaning, so that older snapshots are not used."""
 
 DIGEST_BYTES = 32

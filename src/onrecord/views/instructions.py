@@ -27,15 +27,20 @@ This work is kept on record by onrecord. If it isn't on record, it didn't happen
 - Run things with `onrecord run -- COMMAND`. Settle what is unresolved before you edit or run anything else.
 - A claim is a finding with evidence: `onrecord finding state "CLAIM" --label verified --evidence ID`.
 - Before you stop: `onrecord next "..." --command "..."`, then `onrecord note check`. A summary alone is not an end."""
+_BESIDE_TOOLS = """\
+This work is kept on record by onrecord. If it isn't on record, it didn't happen.
+- First: the onrecord tool `resume` (without the tools: `onrecord continue`). Then ask and `record` as you work.
+- Run things with `onrecord run -- COMMAND`: it keeps the output, and its id is the evidence for a finding.
+- Before you stop: `record` the next action, then `onrecord note check`. A summary alone is not an end."""
 _PHASES = """\
 - Profile {name}: {phases}. `onrecord phase enter NAME`, then work, then `onrecord phase finish NAME`.
 - STATE.md is made from the log. Write only between its begin and end markers, or with `onrecord section NAME --text`;
   one line per action with `onrecord worklog TEXT`. A phase is finished by its sections, not by a work log line."""
 
 
-def block(profile: Profile | None = None) -> str:
-    """The block for a profile, or for work without one."""
-    parts = [_BASICS]
+def block(profile: Profile | None = None, *, tools: bool = False) -> str:
+    """The block for a profile, or for work without one; shorter for an agent that has our tools."""
+    parts = [_BESIDE_TOOLS if tools else _BASICS]
     if profile:
         phases = ", ".join(f"{one['number']} {one['name']}" for one in profile["phases"])
         parts.append(_PHASES.format(name=profile["name"], phases=phases))

@@ -68,10 +68,11 @@ _SHRINKING = (
 """The limits tried in turn until the brief fits: entries of a needed group, of any other group, bytes of an entry."""
 
 
-def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) -> str:
+def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None, *, inside: str = "") -> str:
     """The first thing the next agent reads; at most BRIEF_LIMIT bytes. `gone` knows which processes are gone.
 
-    `recent` is the end of the log, for a session without written content.
+    `recent` is the end of the log, for a session without written content. `inside` is the agent whose open turn the
+    reader sees anyway.
     """
     facts = whole.facts
     fixed = [
@@ -79,7 +80,7 @@ def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) 
         f"Objective: {_fact(facts.objective)}",
         f"Next action: {_next_of(whole)}",
     ]
-    groups = [*_groups(whole, gone), *(happenings(whole, recent, short=True) if recent is not None else ())]
+    groups = [*_groups(whole, gone, inside), *(happenings(whole, recent, short=True) if recent is not None else ())]
     for needed, other, width in _SHRINKING:
         text = _compose(fixed, groups, needed, other, width)
         if len(text.encode()) <= BRIEF_LIMIT:
@@ -99,8 +100,8 @@ def note(whole: Whole, recent: Recent | None = None, gone: Gone | None = None) -
         f"**Next action:** {_next_of(whole, _LINE * 5)}",
     ]
     if whole.misfits:
-        shown = ", ".join(map(str, whole.misfits[:_MISFITS_SHOWN])) + (" ..." if whole.misfits[_MISFITS_SHOWN:] else "")
-        lines.append(f"**Unreadable:** the payloads at positions {shown} do not have the form of their kind")
+        where = ", ".join(map(str, whole.misfits[:_MISFITS_SHOWN])) + (" ..." if whole.misfits[_MISFITS_SHOWN:] else "")
+        lines.append(f"**Unreadable:** the payloads at positions {where} do not have the form of their kind")
     if facts.reproduction:
         lines.append(f"**Reproduction:** {reproduction_line(facts.reproduction)}")
     groups = [group for group in _groups(whole, gone) if group[0] != REPRODUCTION]
@@ -123,7 +124,7 @@ def _compose(fixed: list[str], groups: list[Group], needed: int, other: int, wid
     return "\n".join(lines) + "\n"
 
 
-def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
+def _groups(whole: Whole, gone: Gone | None, inside: str = "") -> list[Group]:
     """Titled lists, the most important first; empty ones are left out."""
     findings = whole.findings
     active = findings.active()
@@ -140,7 +141,7 @@ def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
         ("Phase", _phase(whole)),
         ("Status", status_lines(whole)),
         ("Working on", [finding_line(findings, active)] if active else []),
-        ("Not settled (provisional turns and unknown effects)", _unsettled(whole)),
+        ("Not settled (provisional turns and unknown effects)", _unsettled(whole, inside)),
         ("Open", [finding_line(findings, one) for one in findings.labelled("open")]),
         ("Features that do not pass yet, or must be tested again", feature_lines(whole)),
         ("Decisions", [_decision(decision, several=several) for decision in whole.facts.decisions]),
@@ -240,7 +241,7 @@ def changed_files(whole: Whole) -> list[str]:
     return sorted(found | {key.partition(":")[0].partition("@")[0] for key in whole.findings.code})
 
 
-def _unsettled(whole: Whole) -> list[str]:
+def _unsettled(whole: Whole, inside: str = "") -> list[str]:
     entries = []
     for agent, lane in whole.lanes.lanes.items():
         entries += [
@@ -248,7 +249,7 @@ def _unsettled(whole: Whole) -> list[str]:
             + (f": {turn['reason']}" if turn["reason"] else "")
             for turn in lane["provisional"]
         ]
-        if lane["open"]:
+        if lane["open"] and agent != inside:
             entries.append(f"turn {lane['open']['turn']} of {agent} was begun at position {lane['open']['position']}")
     for key, effect in whole.effects.unfinished.items():
         entries.append(

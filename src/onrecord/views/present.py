@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Attempt, Finding, Json, Step
     from onrecord.views.view import View
 
-PRESENT_VERSION = "present.4"
+PRESENT_VERSION = "present.5"
 """Changes whenever what is kept changes its meaning."""
 CLAIM_WIDTH = 240
 """How many characters of a claim, an error or a fix are kept for advice."""

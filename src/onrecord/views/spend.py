@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from onrecord.views.values import Budget, DayUsage, Usage
 
 LIMITS = ("steps", "tokens", "seconds", "spend", "repeats")
-"""What a budget may limit: turns, tokens, wall-clock seconds, money, and the same call made in a row."""
+"""What a budget may limit: steps, tokens, wall-clock seconds, money, and the same call made in a row.
+
+A step is a call of a model: a turn is one, and each further call that is recorded in the turn is one more."""
 RUNS_LIMIT = 200
 """How many runs have separate usage; the usage of earlier ones is summed under run 0."""
 DAYS_LIMIT = 400
@@ -122,6 +124,7 @@ class Spend(View):
 
     def _use(self, event: Event, data: dict[str, Any]) -> None:
         if "counted" not in data:
+            self.steps += data.get("steps", 0)
             self._add(event, event.by, event.at // _DAY, 1, data)
             return
         agent = data.get("agent") or event.by

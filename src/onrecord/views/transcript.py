@@ -233,7 +233,7 @@ def well_formed(items: Iterable[Item]) -> list[Item]:
 
 
 def _no_result(call: str, name: str) -> Item:
-    text = f"[no result on record: the process ended before {name} answered; it may or may not have happened]"
+    text = f"[no result on record: {name} may have started; its outcome is unknown]"
     return {"role": "tool", "call": call, "content": text, "error": True, "synthesised": True}
 
 

@@ -6,7 +6,7 @@ views themselves import this module for type checkers only: the gate must start 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 from onrecord.views.finding_values import (
@@ -293,6 +293,10 @@ class WorkStart(TypedDict):
 
 
 # Budget, effects, gate
+
+
+Counter: TypeAlias = Callable[[str], int] | str | None
+"""Counts the tokens of a text: a function, or the name of a model; None: our estimate."""
 
 
 class ModelUsage(TypedDict, total=False):

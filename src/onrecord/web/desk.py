@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import OrderedDict
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from threading import RLock
@@ -27,6 +28,7 @@ from onrecord.web.frame import document
 from onrecord.web.home import amount
 from onrecord.web.past import Past
 from onrecord.web.session_page import TABS, Look
+from onrecord.web.sturdy import WRONG, sturdy
 from onrecord.web.timeline import STRETCH, Stretch, stretch, stretch_of
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class Desk:
         self._verified: dict[str, tuple[int, bool]] = {}
         self._today: dict[bool, tuple[int, str]] = {}
         self._lock = RLock()
+        self._drawing = RLock()
+        """One picture is drawn at a time; meanwhile everything else is answered."""
 
     def now(self) -> int:
         """The present moment in microseconds."""
@@ -115,8 +119,9 @@ class Desk:
         return session_page.page(self._frame, look, tab, view, rollout=rollout, stretch=STRETCH)
 
     def _timeline(self, look: Look) -> str:
-        """The last stretch, so that a page is readable before its script runs; the script draws the rest."""
-        rows = self._stretch(look, stretch_of(look.position)).rows
+        """The last two stretches, so that a page is readable before its script runs; the script draws the rest."""
+        last = stretch_of(look.position)
+        rows = [row for number in range(max(0, last - 1), last + 1) for row in self._stretch(look, number).rows]
         first = "".join(row.html for row in rows)
         return (
             f'<div id="timeline" tabindex="0" role="region" aria-label="Timeline"><div id="rows">{first}</div></div>'
@@ -161,7 +166,7 @@ class Desk:
         if tab == "rollout":
             from onrecord.web.token_view import tokens_of
 
-            return tokens_of(look)
+            return sturdy(partial(tokens_of, look))
         if tab == "log":
             query = {"tab": "log"} | ({"at": str(look.position)} if look.is_past else {})
             address = f"{self._frame.base}/s/{look.session.id}?{urlencode(query)}"
@@ -170,7 +175,7 @@ class Desk:
             "findings": tab_views.findings, "attempts": tab_views.attempts, "team": tab_views.team,
             "files": tab_views.files, "cost": tab_views.cost, "note": tab_views.note_view,
         }  # fmt: skip
-        return views[tab](look)
+        return sturdy(partial(views[tab], look))
 
     def lanes(self, name: str) -> str:
         """The picture of a session over time; only what is new is folded into it."""
@@ -178,14 +183,16 @@ class Desk:
         head = session.log.head()
 
         def make() -> str:
-            with self._lock:
+            with self._drawing:
                 seen, picture = self._pictures.pop(session.id, (0, Picture()))
                 records = self._records.store.read(session.id, after=seen, upto=head.position, bodies=BODIES)
                 if seen and any(record.kind == "payload.erased" for record in records):
                     # The picture may still have what was erased since.
                     picture = Picture()
                     records = self._records.store.read(session.id, upto=head.position, bodies=BODIES)
-                picture.fold(open_records(records))
+                for event in open_records(records):
+                    with suppress(*WRONG):
+                        picture.apply(event)
                 self._pictures[session.id] = head.position, picture
                 while len(self._pictures) > OPEN_SESSIONS:
                     self._pictures.popitem(last=False)
@@ -207,7 +214,8 @@ class Desk:
         what = []
         if 1 < position <= EXPLAINED:
             before, after = self._past.at(session.id, position - 1), self._past.at(session.id, position)
-            what = changes(before, after, [])
+            with suppress(*WRONG):
+                what = changes(before, after, [])
         return inspector(event, verified=verified, changes=what)
 
     def compare(self, name: str, before: int, after: int) -> str:
@@ -216,7 +224,7 @@ class Desk:
             raise InvalidInput(f"position {before} comes after {after}", hint="give the earlier position first")
         session = self.handle(name)
         old, new = (self._past.at(session.id, position) for position in (before, after))
-        return changes_table(changes(old, new, []))
+        return sturdy(lambda: changes_table(changes(old, new, [])))
 
     def verify(self, name: str) -> dict[str, Any]:
         """Recompute the chain of a session."""

@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from onrecord.session.session_store import Found
     from onrecord.session.standing import Standing
     from onrecord.web.frame import Frame
-    from onrecord.web.shelf import Shelf, Used
+    from onrecord.web.shelf import Listed, Shelf, Used
 
-NEEDING_SHOWN = 60
-"""How many sessions that need a person the page lists."""
-OTHERS_SHOWN = 60
-"""How many of the others the page lists; the filter finds the rest."""
+LISTED = 60
+"""How many sessions each list of the page has; the filter finds the rest."""
 HITS_SHOWN = 20
 """How many events a search shows."""
 ABOUT_WIDTH = 160
+_HOUR = 3_600_000_000
 _COPY = (
     '<svg viewBox="0 0 15 15" aria-hidden="true"><rect x="1.5" y="1.5" width="8" height="9" rx="1.5"/>'
     '<path d="M5 13.5h6.5a1.5 1.5 0 0 0 1.5-1.5V5"/></svg>'
@@ -64,37 +63,45 @@ def home(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, today: st
 
 def lists(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, words: str, now: int) -> str:
     """Both lists, filtered."""
-    needing, others = shelf.listed(projects, words)
+    needing, others = shelf.listed(projects, words, LISTED)
     everywhere = projects is None
-    if not needing and not others:
-        if words:
-            return empty(f"No session has the words “{words}” in its name, title or next action.")
-        if projects is not None:
-            return empty("This project has no sessions yet.", "onrecord start claude")
-        return empty("There are no sessions yet.", "onrecord demo")
+    if not needing.count and not others.count:
+        return _nothing(words, everywhere=everywhere)
     parts = []
-    if needing:
-        rest = len(needing) - NEEDING_SHOWN
-        parts.append(f'<h2 id="needs">Needs you · {len(needing):,}</h2>')
-        parts.append(_box(frame, shelf, needing[:NEEDING_SHOWN], now, label="needs", everywhere=everywhere))
-        parts.append(_more(rest))
-    if others:
-        title = "Everything else" if needing else "Sessions"
-        parts.append(
-            f'<h2 id="others">{title}' + (f" · {len(others):,}" if len(others) > OTHERS_SHOWN else "") + "</h2>"
-        )
-        parts.append(_box(frame, shelf, others[:OTHERS_SHOWN], now, label="others", everywhere=everywhere))
-        parts.append(_more(len(others) - OTHERS_SHOWN))
+    if needing.count:
+        parts.append(f'<h2 id="needs">Needs you · {needing.count:,}</h2>')
+        parts.append(_box(frame, shelf, needing, now, label="needs", everywhere=everywhere))
+    if others.count:
+        title = "Everything else" if needing.count else "Sessions"
+        many = f" · {others.count:,}" if others.count > LISTED else ""
+        parts.append(f'<h2 id="others">{title}{many}</h2>')
+        parts.append(_box(frame, shelf, others, now, label="others", everywhere=everywhere))
     return "".join(parts)
 
 
-def _more(count: int) -> str:
-    return f'<p class="ev">{count:,} more: type to find them.</p>' if count > 0 else ""
+def _nothing(words: str, *, everywhere: bool) -> str:
+    if words:
+        return empty(f"No session has the words “{words}” in its name, title or next action.")
+    if everywhere:
+        return empty("There are no sessions yet.", "onrecord demo")
+    return empty("This project has no sessions yet.", "onrecord start claude")
 
 
-def _box(frame: Frame, shelf: Shelf, found: list[Standing], now: int, *, label: str, everywhere: bool) -> str:
-    rows = "".join(row(frame, one, shelf.used(one.entry.head), now, everywhere=everywhere) for one in found)
-    return f'<ul class="box" aria-labelledby="{label}">{rows}</ul>'
+def _box(frame: Frame, shelf: Shelf, found: Listed, now: int, *, label: str, everywhere: bool) -> str:
+    rows = "".join(_kept_row(frame, shelf, one, now, everywhere=everywhere) for one in found.shown)
+    rest = found.count - len(found.shown)
+    more = f'<p class="ev">{rest:,} more: type to find them.</p>' if rest else ""
+    return f'<ul class="box" aria-labelledby="{label}">{rows}</ul>{more}'
+
+
+def _kept_row(frame: Frame, shelf: Shelf, one: Standing, now: int, *, everywhere: bool) -> str:
+    """A row, rendered again only if something that it shows has changed."""
+    head = one.entry.head
+    state = (head.hash, one.needs, one.working, ago(head.at, now), everywhere, now // _HOUR)
+    known = shelf.rows.get(head.session)
+    if known is None or known[0] != state:
+        known = shelf.rows[head.session] = state, row(frame, one, shelf.used(head), now, everywhere=everywhere)
+    return known[1]
 
 
 def row(frame: Frame, one: Standing, used: Used, now: int, *, everywhere: bool) -> str:

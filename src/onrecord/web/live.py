@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from onrecord.session.session_store import SessionStore
 
-POLL_SECONDS = 0.08
+POLL_SECONDS = 0.05
 """How long the store is left alone between two looks, while somebody watches."""
 SURE_SECONDS = 1.0
 """How often each watched session is asked by itself."""

@@ -81,6 +81,10 @@ class ReadOnly:
         """As the port says."""
         return self._store.weigh(session, kinds)
 
+    def arrived(self, session: str) -> int:
+        """As the port says."""
+        return self._store.arrived(session)
+
     def close(self) -> None:
         """As the port says."""
         self._store.close()

@@ -12,6 +12,7 @@ from onrecord.session.reading import recent
 from onrecord.views.note import changed_files, is_unwritten
 from onrecord.web.frame import document
 from onrecord.web.home import amount, project_name
+from onrecord.web.sturdy import sturdy
 from onrecord.web.words import colour, reason, resume_command, told
 
 if TYPE_CHECKING:
@@ -85,8 +86,12 @@ def needs(look: Look) -> str:
 def left(look: Look) -> str:
     """The left column: what needs a person, and what the next agent reads."""
     whole = look.whole
-    end = recent(look.session, whole.position) if is_unwritten(whole) else None
-    return needs(look) + panel(whole, None if look.is_past else machine.is_gone, end)
+
+    def note() -> str:
+        end = recent(look.session, whole.position) if is_unwritten(whole) else None
+        return panel(whole, None if look.is_past else machine.is_gone, end)
+
+    return needs(look) + sturdy(note)
 
 
 def counts(look: Look, *, rollout: bool) -> list[tuple[str, str, int | None]]:
@@ -124,7 +129,7 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
         '<button class="key" type="button" data-help aria-label="Keyboard shortcuts"><kbd>?</kbd></button></header>'
     )
     past = (
-        '<div class="lanes">'
+        '<section class="lanes" aria-label="Over time">'
         '<div id="lanes" class="lanes-in" tabindex="0" role="region" aria-label="Lanes over time"></div>'
         '<div class="slider"><button type="button" id="back" aria-label="One event back">◀</button>'
         '<button type="button" id="play" aria-pressed="false">▶ play</button>'
@@ -133,11 +138,11 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
         'aria-label="Position in the log">'
         f'<span id="where">{slider_label(look)}</span>'
         '<button type="button" id="now">now</button>'
-        '<button type="button" id="compare" class="link">compare…</button></div></div>'
+        '<button type="button" id="compare" class="link">compare…</button></div></section>'
     )
     middle = (
         f'<section class="middle" aria-label="Session"><div id="tabs">{_tabs(frame, look, tab, rollout=rollout)}</div>'
-        f'<div id="view">{view}</div></section>'
+        f'<div id="view" tabindex="0" role="region" aria-label="The chosen part">{view}</div></section>'
     )
     body = (
         f'{header}{past}<main class="cols">'

@@ -8,6 +8,8 @@ filled again from the store.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left, insort
+from contextlib import suppress
 from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +22,7 @@ from onrecord.session.usage import spend_of
 from onrecord.views.needs import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from onrecord.log.head import Head
     from onrecord.session.session_store import SessionStore
@@ -36,6 +38,7 @@ POINTS = 28
 HEADERS_READ = 600
 """Up to this many events, a sparkline counts each; of a longer log it reads samples."""
 NEVER = -1e9
+_CALM = len(KINDS)
 
 
 class Used(NamedTuple):
@@ -49,6 +52,17 @@ class Used(NamedTuple):
     activity: tuple[float, ...]
 
 
+Key = tuple[int, bool, int, str]
+"""Where a session stands in a list: how pressing, whether it has ended, its last activity, its id."""
+
+
+class Listed(NamedTuple):
+    """The beginning of a list, and how long the list is."""
+
+    shown: list[Standing]
+    count: int
+
+
 class Shelf:
     """The sessions of a store, by need and by last activity."""
 
@@ -57,7 +71,10 @@ class Shelf:
         self._known: dict[str, Standing] = {}
         self._words: dict[str, str] = {}
         self._used: dict[str, tuple[bytes, Used]] = {}
-        self._order: list[Standing] | None = None
+        self.rows: dict[str, tuple[object, str]] = {}
+        """Rendered rows, each with what it was rendered from."""
+        self._orders: dict[str | None, list[Key]] = {None: []}
+        """The sessions of each project in order; None: of all of them."""
         self._whole_at = NEVER
         self._lock = RLock()
         self._stopped = Event()
@@ -79,12 +96,11 @@ class Shelf:
             self._thread.join()
 
     def _look_again(self) -> None:
-        while not self._stopped.wait(LOOK_SECONDS):
-            try:
+        while not self._stopped.is_set():
+            with suppress(OnrecordError):  # a store that cannot be read now is read again in a moment
                 self.refresh()
                 self.recheck()
-            except OnrecordError:
-                continue  # a store that cannot be read now is read again in a moment; requests report it
+            self._stopped.wait(LOOK_SECONDS)
 
     def refresh(self) -> None:
         """Read the heads that moved; now and then all of them."""
@@ -132,12 +148,26 @@ class Shelf:
         now = int(self._records.clock() * 1e6)
         for entry in self._records.entries(heads):
             session = entry.head.session
-            self._known[session] = standing(entry, lambda at=session: self._records.leases(at), now)  # type: ignore[misc]  # a default binds it
+            self._put(standing(entry, lambda at=session: self._records.leases(at), now))  # type: ignore[misc]  # a default binds it
             listed = entry.listing
             texts = (entry.head.name, entry.head.title, listed["next"], listed["prompt"], *listed["agents"])
             self._words[session] = " ".join(texts).casefold()
-        self._order = None
+
+    def _put(self, one: Standing) -> None:
+        """Place a session in every list that it belongs to; what was known of it before leaves them."""
+        head = one.entry.head
+        self._take(head.session)
+        self._known[head.session] = one
+        for order in (self._orders[None], self._orders.setdefault(head.project, [])):
+            insort(order, _key(one))
         self.changed += 1
+
+    def _take(self, session: str) -> None:
+        known = self._known.pop(session, None)
+        if known is not None:
+            key = _key(known)
+            for order in (self._orders[None], self._orders[known.entry.head.project]):
+                del order[bisect_left(order, key)]
 
     def recheck(self) -> None:
         """Look again at the sessions that time may change: those with a process, a limit or an open attempt."""
@@ -149,43 +179,37 @@ class Shelf:
             again = standing(one.entry, lambda at=session: self._records.leases(at), now)  # type: ignore[misc]  # a default binds it
             with self._lock:
                 if self._known.get(session) is one and (again.needs, again.working) != (one.needs, one.working):
-                    self._known[session] = again
-                    self._order = None
-                    self.changed += 1
+                    self._put(again)
 
     def _forget(self, session: str) -> None:
-        for kept in (self._known, self._words, self._used):
-            kept.pop(session, None)
-        self._order = None
+        self._take(session)
+        self._words.pop(session, None)
+        self._used.pop(session, None)
+        self.rows.pop(session, None)
         self.changed += 1
 
     # Reading it
 
-    def listed(self, projects: Iterable[str] | None, words: str = "") -> tuple[list[Standing], list[Standing]]:
+    def listed(self, projects: Sequence[str] | None, words: str = "", limit: int = 60) -> tuple[Listed, Listed]:
         """The sessions that need a person, and the others; of some projects, and only those with these words."""
         self.refresh()
         wanted = words.casefold().split()
-        within = None if projects is None else set(projects)
         with self._lock:
-            found = [
-                one
-                for one in self._ordered()
-                if (within is None or one.entry.head.project in within)
-                and all(word in self._words[one.entry.head.session] for word in wanted)
-            ]
-        return [one for one in found if one.needs], [one for one in found if not one.needs]
-
-    def _ordered(self) -> list[Standing]:
-        if self._order is None:
-            self._order = sorted(
-                self._known.values(),
-                key=lambda one: (
-                    KINDS.index(one.needs[0].kind) if one.needs else len(KINDS),
-                    one.entry.head.status not in LIVE,
-                    -one.entry.head.at,
-                ),
+            order = self._order_of(projects)
+            known = self._words
+            for word in wanted:
+                order = [key for key in order if word in known[key[-1]]]
+            needing = bisect_left(order, (_CALM,))
+            return (
+                Listed([self._known[key[-1]] for key in order[: min(needing, limit)]], needing),
+                Listed([self._known[key[-1]] for key in order[needing : needing + limit]], len(order) - needing),
             )
-        return self._order
+
+    def _order_of(self, projects: Sequence[str] | None) -> list[Key]:
+        if projects is None:
+            return self._orders[None]
+        found = [order for one in projects if (order := self._orders.get(one))]
+        return found[0] if len(found) == 1 else sorted(key for order in found for key in order)
 
     def get(self, session: str) -> Standing | None:
         """A session as it stands."""
@@ -217,6 +241,12 @@ class Shelf:
             found = [store.read(head.session, after=place - 1, upto=place, bodies=()) for place in places]
             times = [(page[0].position, page[0].at) for page in found if page]
         return activity(times)
+
+
+def _key(one: Standing) -> Key:
+    head = one.entry.head
+    pressing = KINDS.index(one.needs[0].kind) if one.needs else _CALM
+    return pressing, head.status not in LIVE, -head.at, head.session
 
 
 def activity(times: list[tuple[int, int]]) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ from onrecord.log.codec import open_records
 from onrecord.pages.entries import Entry, entries_of
 from onrecord.pages.timeline import draw_entry
 from onrecord.views.transcript import COMMITTED, TURN_KINDS
+from onrecord.web.sturdy import sturdy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,13 +104,19 @@ def _is_whole(entry: Entry) -> bool:
 def _drawn(entry: Entry, options: Options) -> Iterator[Row]:
     turn = entry.turn
     if turn is None or len(turn.items) <= ITEMS_IN_ROW:
-        yield Row(entry.position, draw_entry(entry, options))
+        yield Row(entry.position, _row(entry, options))
         return
     for number, part in enumerate(parts(turn.items)):
         piece = entry._replace(
             turn=turn._replace(items=part), copy=entry.copy if not number else entry.copy * PARTS_LIMIT + number
         )
-        yield Row(entry.position, draw_entry(piece, options))
+        yield Row(entry.position, _row(piece, options))
+
+
+def _row(entry: Entry, options: Options) -> str:
+    drawn = sturdy(lambda: draw_entry(entry, options), entry.position)
+    # A sentence about an event that cannot be drawn is a row too.
+    return drawn if "empty" not in drawn[:20] else f'<div class="fact q" id="{entry.anchor}">{drawn}</div>'
 
 
 def parts(items: list[Item]) -> Iterator[list[Item]]:

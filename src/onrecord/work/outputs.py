@@ -95,8 +95,11 @@ class Kept:
         end = b"".join(self._tail)
         if not self.left_out:
             return (self._head + end).decode(errors="replace")
-        mark = f"\n… {self.left_out:,} bytes left out …\n" if self._head else ""
-        return self._head.decode(errors="replace") + mark + end.decode(errors="replace")
+        # Half a line may be half a secret, which nothing recognises.
+        head, end = self._head[: self._head.rfind(b"\n") + 1 or None], end[end.find(b"\n") + 1 :]
+        left_out = self.size - len(head) - len(end)
+        mark = f"\n… {left_out:,} bytes left out …\n" if self._head else ""
+        return head.decode(errors="replace") + mark + end.decode(errors="replace")
 
 
 def error_of(output: str, exit_code: int) -> str:

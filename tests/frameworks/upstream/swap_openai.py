@@ -43,7 +43,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the tests that read the tables or the connections of SQLiteSession."""
     import inspect
 
-    portable, left_out = [], []
+    portable: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
     for item in items:
         source = inspect.getsource(item.function)  # type: ignore[attr-defined]  # every item is a function
         (left_out if any(word in source for word in INTERNALS) else portable).append(item)

@@ -18,6 +18,7 @@ from onrecord.errors import (
     StoreCorrupt,
     StoreError,
     StoreFull,
+    StoreMoved,
     StoreReadOnly,
     StoreTooNew,
 )
@@ -207,8 +208,14 @@ def roll_back(connection: apsw.Connection) -> None:
             connection.close()
 
 
+class Moved(apsw.Error):
+    """The file at the store's path is not the one that is open."""
+
+
 def store_error(problem: apsw.Error, path: str, system: int = 0) -> StoreError:
     """What an error of SQLite means to a caller."""
+    if isinstance(problem, Moved):
+        return StoreMoved(f"the store {path} was deleted, moved or replaced while it was open; nothing was written")
     if isinstance(problem, apsw.FullError) or system in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"no space left for the store {path}; nothing was written")
     if isinstance(problem, (apsw.CorruptError, apsw.NotADBError)):

@@ -102,6 +102,8 @@ class Searcher:
             after = start
             while after < end:
                 portion = self._portion(number, id_, after, end, BATCH_EVENTS - events)
+                if portion.upto == after:
+                    break  # the head names events that are not there: verification reports that
                 portions.append(portion)
                 events += portion.upto - after
                 characters += sum(len(text) for _key, text in portion.words)
@@ -133,6 +135,8 @@ class Searcher:
             after = start
             while after < end:
                 texts = self._texts(number, id_, after, end, BATCH_EVENTS)
+                if not texts:
+                    break
                 after = texts[-1][0]
                 hits += [Hit(id_, position) for position, words in texts if fits(words, wanted)]
         return hits[::-1]

@@ -47,8 +47,11 @@ class WriteLock:
     def release(self) -> None:
         """Release the lock; does nothing when it was not taken."""
         if self._held >= 0:
-            flock(self._held, LOCK_UN)
-            self._held = -1
+            held, self._held = self._held, -1
+            try:
+                flock(held, LOCK_UN)
+            except OSError:  # no lock is left in the kernel's table: closing the file unlocks it too
+                self.close()
 
     def release_after_interrupt(self) -> None:
         """Release the lock when a signal interrupted `acquire` and it is unknown how far it got."""

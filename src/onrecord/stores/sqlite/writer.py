@@ -10,6 +10,7 @@ a fresh one for the last event of each caller, and reports only what is certain:
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import apsw
 
 from onrecord.errors import InvalidInput, OnrecordError, OutcomeUnknown, StoreBusy, StoreError, StoreReadOnly
 from onrecord.stores.group_commit import GroupCommit, Pending
-from onrecord.stores.sqlite.connection import open_reader, open_writer, roll_back, store_error
+from onrecord.stores.sqlite.connection import Moved, open_reader, open_writer, roll_back, store_error
 from onrecord.stores.sqlite.wal import WriteAheadLog, copied, synced
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Writer:
         self._path = path
         self._lock = lock
         self._durability = durability
+        self._file = self._identity()
         self._start()
 
     def _start(self) -> None:
@@ -178,11 +180,24 @@ class Writer:
         except _SHARED:
             self._discard()
             raise
+        if self._identity() != self._file:
+            self._discard()
+            raise Moved
         if self._log.length >= self._log.room:
             self._log.make_room()
         return cursor
 
+    def _identity(self) -> tuple[int, int]:
+        """Which file is at the store's path: one that was moved away or deleted would lose what is written to it."""
+        try:
+            facts = os.stat(self._path)
+        except OSError:
+            return 0, 0
+        return facts.st_dev, facts.st_ino
+
     def _open(self) -> apsw.Cursor:
+        if self._identity() != self._file:
+            raise Moved  # opening it would create an empty store
         connection = open_writer(self._path, self._durability)
         self._log.watch(connection)
         self._connection = connection

@@ -36,6 +36,16 @@ def listed() -> list[dict[str, Any]]:
     return [{"name": name, "description": about, "arguments": [ARGUMENT]} for name, about in PROMPTS.items()]
 
 
+def text_for(name: str, session: str = "that `resume` names") -> str:
+    """The text of a prompt without the brief, for a client that has no session yet."""
+    text = _TEXTS[name].replace(" Its brief follows.", " Call `resume` first.")
+    return (
+        text.replace("`onrecord note check {name}`", "`onrecord note check`")
+        .replace("`onrecord close {name} --reason TEXT`", "`onrecord close --reason TEXT`")
+        .format(name=session)
+    )
+
+
 def text_of(sessions: Sessions, caller: Caller, name: str, wanted: str) -> str:
     """The text of a prompt, with the brief of the session."""
     if name not in PROMPTS:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.connection import instructions
 from onrecord.errors import OnrecordError
 from onrecord.setup import installing
-from onrecord.setup.commands import HOOK_COMMAND, installed_vendors, leave_launcher
+from onrecord.setup.commands import HOOK_COMMAND, SERVER_COMMAND, has_server, installed_vendors, leave_launcher
 from onrecord.surfaces.cli.agents import setup_auto
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, PARTIAL, UsageError
 from onrecord.surfaces.cli.shared.hints import BY_STEP
@@ -66,13 +66,13 @@ def _switch_off(call: Call, place: Target) -> int:
 
 
 def _print(call: Call, chosen: list[Vendor], place: Target, command: Sequence[str]) -> int:
-    block = instructions()
+    block = instructions(tools=has_server())
     data: list[dict[str, Any]] = [
         {
             "vendor": of.name,
             "files": [
                 {"what": file.what, "path": str(file.path),
-                 "text": block if file.what == "instructions" else installing.shown(of, command)}
+                 "text": block if file.what == "instructions" else installing.shown(of, file, command, SERVER_COMMAND)}
                 for file in of.files(place.scope, place.root, place.env) if file.what in installing.MANAGED
             ],
         }
@@ -126,11 +126,11 @@ def _changed(call: Call, chosen: list[Vendor], place: Target) -> list[dict[str, 
     force, dry, removing = "force" in call, "dry-run" in call, "remove" in call
     told: list[dict[str, Any]] = []
     for of in chosen:
-        planned = (
-            installing.plan_removal(of, place, HOOK_COMMAND, force=force)
-            if removing
-            else installing.plan(of, place, HOOK_COMMAND, instructions(), force=force)
-        )
+        if removing:
+            planned = installing.plan_removal(of, place, HOOK_COMMAND, server=SERVER_COMMAND, force=force)
+        else:
+            server, block = SERVER_COMMAND if has_server() else (), instructions(tools=has_server())
+            planned = installing.plan(of, place, HOOK_COMMAND, block, server=server, force=force)
         for change in planned:
             if dry and change.is_needed:
                 _diff(call, change)
@@ -151,6 +151,8 @@ def _show(call: Call, told: list[dict[str, Any]], doubts: list[str]) -> None:
 def _say_what_follows(call: Call, place: Target, history: list[dict[str, Any]], *, choice: bool | None) -> None:
     """What is recorded from now on, and what was imported."""
     dry, where = "dry-run" in call, setup_auto.scope_name(place)
+    if not has_server():
+        call.output.note('agents get no tools of onrecord; `pip install "onrecord[mcp]"`, then set up again, adds them')
     if choice:
         would = "would be" if dry else "is"
         call.output.note(

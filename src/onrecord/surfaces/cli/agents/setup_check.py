@@ -20,7 +20,8 @@ from onrecord.environment import (
 )
 from onrecord.errors import OnrecordError
 from onrecord.setup import installing
-from onrecord.setup.commands import HOOK_COMMAND, found_by_hooks
+from onrecord.setup.commands import HOOK_COMMAND, SERVER_COMMAND, found_by_hooks, has_server
+from onrecord.setup.probing import call_tools
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.vendors.hooks import DEADLINE_SECONDS
@@ -78,19 +79,47 @@ def _look(of: Vendor, place: Target) -> dict[str, Any]:
         answer = run_hook(of, commands)
         ok = answer.works
         lines.append(f"{counted(len(commands), 'hook')}; {answer.said}")
-    for change in installing.plan(of, place, HOOK_COMMAND, _block()):
+    server = installing.registered_server(of, place)
+    if server:
+        tool = run_server(server)
+        ok = ok and tool.works
+        lines.append(tool.said)
+    elif commands and has_server():
+        lines.append(f"its MCP server is not registered; `onrecord setup {of.name} --{place.scope}` registers it")
+        ok = False
+    server_wanted = SERVER_COMMAND if has_server() else ()
+    for change in installing.plan(of, place, HOOK_COMMAND, _block(), server=server_wanted):
         if commands and change.problem:
             lines.append(f"{change.path}: {change.problem}")
         elif commands and change.is_needed:
             lines.append(f"{change.path} is out of date; `onrecord setup {of.name}` updates it")
     doubts = installing.doubts(of, place)
-    return {"vendor": of.name, "ok": ok and not doubts, "hooks": len(commands), "lines": [*lines, *doubts]}
+    return {"vendor": of.name, "ok": ok and not doubts, "hooks": len(commands), "server": bool(server),
+            "lines": [*lines, *doubts]}  # fmt: skip
 
 
 def _block() -> str:
     from onrecord.connection import instructions
 
-    return instructions()
+    return instructions(tools=has_server())
+
+
+def run_server(command: Sequence[str]) -> Answer:
+    """Start the registered MCP server on a temporary store, and really call its tools."""
+    with tempfile.TemporaryDirectory(prefix="onrecord-check-") as folder:
+        url = str(Path(folder) / "data" / "store.db")
+        with connect(url, project="check") as records:
+            records.create("check", agent="check", objective=ATTEMPT)
+        named = {PROJECT_VARIABLE: "check", SESSION_VARIABLE: "check", AGENT_VARIABLE: "check"}
+        env = dict(os.environ) | named | {STORE_VARIABLE: url, CONFIG_VARIABLE: os.devnull}
+        told = call_tools(command, [("resume", {}), ("record", {"kind": "decision", "text": ATTEMPT})], env, folder)
+        with connect(url, project="check") as records:
+            kept = [event.data["text"] for event in records.get("check").events(kinds=["decision.made"])]
+    if told.problem:
+        return Answer(works=False, said=f"the MCP server does not work: {told.problem:.300}")
+    if ATTEMPT not in told.text or kept != [ATTEMPT]:
+        return Answer(works=False, said=f"the MCP server answers wrongly: {told.text!r:.200}")
+    return Answer(works=True, said="the MCP server works: `resume` read a session, and `record` wrote to it")
 
 
 def run_hook(of: Vendor, commands: Sequence[str]) -> Answer:

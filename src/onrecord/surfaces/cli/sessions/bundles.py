@@ -125,7 +125,7 @@ def import_session(call: Call) -> int:
         raise UsageError(f"the file {path} does not exist")
     records = call.records()
     known = _position(records, path)
-    session = take_in(records, _lines(path), name=call.get("as"), update="update" in call)
+    session = take_in(records, BundleFile(path), name=call.get("as"), update="update" in call)
     head = session.views.head
     state = "imported" if known is None else "updated" if head.position > known else "already_imported"
     data: dict[str, Any] = session_data(head) | {"state": state, "file": str(path)}
@@ -139,24 +139,35 @@ def import_session(call: Call) -> int:
 def _position(records: SessionStore, path: Path) -> int | None:
     """The position of the bundle's session in this store, if it has it; the bundle is not verified yet."""
     try:
-        return records.store.head(str(json.loads(next(_lines(path)))["session"])).position
+        return records.store.head(str(json.loads(next(iter(BundleFile(path))))["session"])).position
     except (SessionNotFound, DamagedBundle, StopIteration, ValueError, KeyError, TypeError):
         return None
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a bundle; a file that is not one fails as early as possible."""
-    import zstandard
+class BundleFile:
+    """The lines of a bundle, read again each time they are asked for; a file that is not one fails early."""
 
-    rest = b""
-    try:
-        with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
-            while chunk := stream.read(_CHUNK):
-                *lines, rest = (rest + chunk).split(b"\n")
-                yield from (f"{line.decode()}\n" for line in lines)
-                if len(rest) > LINE_LIMIT:
-                    raise DamagedBundle(f"{path} has a line over {LINE_LIMIT:,} bytes")
-        if rest:
-            yield rest.decode()
-    except (zstandard.ZstdError, UnicodeDecodeError) as problem:
-        raise DamagedBundle(f"{path} cannot be read as a bundle: {problem}") from None
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __iter__(self) -> Iterator[str]:
+        import zstandard
+
+        path, size = self._path, 0
+        rest: list[bytes] = []
+        try:
+            with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
+                while chunk := stream.read(_CHUNK):
+                    *lines, tail = chunk.split(b"\n")
+                    if lines:
+                        yield f"{b''.join((*rest, lines[0])).decode()}\n"
+                        yield from (f"{line.decode()}\n" for line in lines[1:])
+                        rest, size = [], 0
+                    rest.append(tail)
+                    size += len(tail)
+                    if size > LINE_LIMIT:
+                        raise DamagedBundle(f"{path} has a line over {LINE_LIMIT:,} bytes")
+            if last := b"".join(rest):
+                yield last.decode()
+        except (zstandard.ZstdError, UnicodeDecodeError) as problem:
+            raise DamagedBundle(f"{path} cannot be read as a bundle: {problem}") from None

@@ -88,7 +88,10 @@ BY_CODE = {
     "session_held": 'lift the hold first: `onrecord hold {name} --release --reason "..."`',
     "lease_lost": "run the command again; events without an acknowledgement were not recorded",
     "effect_unknown": "check whether it happened, then record its result from Python",
+    "tool_timed_out": "check whether it happened, then record its result from Python",
     "budget_exhausted": "`onrecord show {name}` shows the budget; set a higher one with "
+    "`onrecord open {name} --budget {limit}=NUMBER`, then `onrecord resume {name}`",
+    "budget_exceeded": "`onrecord show {name}` shows the budget; set a higher one with "
     "`onrecord open {name} --budget {limit}=NUMBER`, then `onrecord resume {name}`",
     "damaged_log": "`onrecord verify --all` reports position and cause; "
     "`onrecord backup --restore FILE` restores a backup",

@@ -88,7 +88,7 @@ def _content(content: Any) -> str:
 
 def _part(part: dict[str, Any]) -> str:
     if part.get("type") == MEDIA:
-        from onrecord.views.dialects import media_line
+        from onrecord.views.parts import media_line
 
         return media_line(part)
     return str(part.get("text") or f"[{part.get('type', 'part')}]")

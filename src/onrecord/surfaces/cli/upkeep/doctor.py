@@ -58,7 +58,7 @@ def doctor(call: Call) -> int:
     try:
         records = call.records()
         facts = _describe(records.store)
-        checks += [*_store(records.store, facts, fix=fix), *_sessions(records), *_agents(records)]
+        checks += [*_store(records.store, facts, fix=fix), *_sessions(records), *_secrets(records), *_agents(records)]
     except OnrecordError as problem:
         checks.append(Check("opening", "wrong", problem.message, hint_of(problem, None)))
     return _answer(call, checks, facts)
@@ -68,6 +68,12 @@ def _agents(records: SessionStore | None) -> list[Check]:
     from onrecord.surfaces.cli.upkeep.doctor_agents import agents
 
     return agents(records)
+
+
+def _secrets(records: SessionStore) -> list[Check]:
+    from onrecord.surfaces.cli.upkeep.doctor_secrets import secrets
+
+    return secrets(records)
 
 
 def _programs() -> list[Check]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import SessionNotFound
+from onrecord.log.verify import COVERS, LEAVES_OUT
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, UsageError
 from onrecord.surfaces.cli.shared.files import write_file
@@ -72,7 +73,9 @@ def verify(call: Call) -> int:
     good = all(report.ok for _head, report in reports) and not missing
     if call.output.json:
         sessions = [report_data(head, report) for head, report in reports]
-        call.output.envelope("verification", {"ok": good, "sessions": sessions, "missing": missing})
+        call.output.envelope("verification", {
+            "ok": good, "sessions": sessions, "missing": missing, "covers": COVERS, "leaves_out": LEAVES_OUT,
+        })  # fmt: skip
     else:
         _print(call, reports, missing)
     return OK if good else FAILED
@@ -142,6 +145,8 @@ def _print(call: Call, reports: list[tuple[Head, Report]], missing: list[Checkpo
         for point in missing
     ]  # fmt: skip
     call.output.table(("#session", "!chain", "!read", "last hash", "~"), rows)
+    if reports and all(report.ok for _head, report in reports):
+        call.output.note(f"checked: {'; '.join(COVERS)}. Not checked: {', '.join(LEAVES_OUT)}")
 
 
 def checkpoint(call: Call) -> int:

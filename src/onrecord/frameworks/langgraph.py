@@ -1,0 +1,476 @@
+"""LangGraph: its checkpointer on our log.
+
+    graph = builder.compile(checkpointer=OnrecordSaver(onrecord.connect()))
+
+Each thread is a session. The newest checkpoint of a thread is the one that was put last, whatever its id says. A run
+that continues an outdated head is refused, or moved to a fork. `langgraph_tools.once` wraps tools so that one that was
+running when its process ended does not run again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from onrecord import machine
+from onrecord.aio import settled
+from onrecord.errors import Conflict, InvalidInput, LogMoved, OnrecordError
+from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, session_name, theirs
+from onrecord.frameworks.langgraph_threads import FRAMEWORK, RUN_LINK, Pooling, Thread, put_of, writes_of
+from onrecord.frameworks.langgraph_values import Values
+from onrecord.frameworks.requiring import required
+from onrecord.log.names import ID_LIMIT, link_id
+
+with required("langgraph", "langgraph", "1.2"):
+    from langgraph.checkpoint.base import (
+        WRITES_IDX_MAP,
+        BaseCheckpointSaver,
+        CheckpointTuple,
+        get_checkpoint_metadata,
+    )
+    from langgraph.errors import InvalidUpdateError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import (
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        DeltaChannelHistory,
+    )
+
+    from onrecord.frameworks.langgraph_threads import Key
+    from onrecord.log.events import Draft
+    from onrecord.log.head import Head
+    from onrecord.session.session_store import SessionStore
+
+R = TypeVar("R")
+
+THREADS_KEPT = 256
+"""How many threads a saver keeps folded in memory."""
+RUNS_KEPT = 10_000
+"""How many runs a saver remembers, to know which head each of them continues."""
+PUT_SECONDS = 0.5
+"""How long the writes of a task wait for the checkpoint they belong to, which LangGraph saves in the background."""
+RUN_KEY = "__onrecord_run"
+_PREGEL = "__pregel_"
+_CONF = "configurable"
+
+
+class Run(NamedTuple):
+    """What one run has read: the thread, and a checkpoint that it may continue although it is not the newest."""
+
+    thread: Thread
+    position: int
+    explicit: str | None
+
+
+class OnrecordSaver(BaseCheckpointSaver[int]):
+    """Checkpoints of LangGraph, each thread in a session of ours; synchronous and asynchronous.
+
+    `types` names classes of the state besides those of LangGraph and LangChain: dataclasses, pydantic models, enums
+    and named tuples. `on_conflict` says what happens to a run that was overtaken by another run of its thread:
+    `refuse`, or `fork` (it continues in the thread that `forks` names).
+    """
+
+    def __init__(
+        self, store: SessionStore, *, types: Collection[type] = (), agent: str = "main", on_conflict: str = REFUSE
+    ) -> None:
+        super().__init__()
+        if on_conflict == QUEUE:
+            raise InvalidInput(
+                "LangGraph does not say when a run ends, so another run cannot wait for it",
+                hint='use on_conflict="refuse" or "fork"',
+            )
+        self.store = store
+        self.forks: list[str] = []
+        """Threads that overtaken runs were moved to."""
+        self._values = Values(types)
+        self._options = {"agent": agent, "on_conflict": on_conflict}
+        self._threads: OrderedDict[str, Thread] = OrderedDict()
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._lock = RLock()
+        Thread(store, "check", self._values, **self._options)  # refuses wrong options now
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> OnrecordSaver:
+        """This saver: it keeps data only, and knows no class but those of `types`."""
+        return self
+
+    # Threads
+
+    def thread(self, thread_id: str) -> Thread:
+        """A thread as it is folded in memory."""
+        id_ = str(thread_id)
+        with self._lock:
+            found = self._threads.get(id_)
+            if found is None:
+                found = self._threads[id_] = Thread(self.store, id_, self._values, **self._options)
+                if len(self._threads) > THREADS_KEPT:
+                    self._threads.popitem(last=False)
+            self._threads.move_to_end(id_)
+            return found
+
+    def _every_thread(self) -> Iterator[Thread]:
+        """The threads of this store's project, the latest activity first."""
+        last: Head | None = None
+        while page := self.store.sessions(limit=500, before=last):
+            for head in page:
+                first = next(self.store.get(head.session).events(upto=1), None)
+                about = (first.data or {}).get("metadata") or {} if first else {}
+                if about.get("framework") == FRAMEWORK:
+                    yield self._thread_of(head, str(about.get("conversation")))
+            last = page[-1]
+
+    def _thread_of(self, head: Head, id_: str) -> Thread:
+        if session_name(id_) == head.name:
+            return self.thread(id_)
+        thread = Thread(self.store, head.name, self._values, name=head.name, **self._options)
+        thread.catch_up()  # a copy or a fork says itself which thread it is
+        return self.thread(thread.id) if session_name(thread.id) == head.name else thread
+
+    # Reading
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """A checkpoint: the one that is named, or the newest of its thread."""
+        return called(partial(self._get_tuple, config))
+
+    def _get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        conf = config[_CONF]
+        thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
+        with thread.lock:
+            thread.catch_up()
+            wanted = conf.get("checkpoint_id")
+            id_ = wanted or thread.head(ns)
+            node = thread.nodes.get((ns, id_)) if id_ else None
+            if node is None or node.hidden:
+                return None
+            return self._tuple(thread, (ns, str(id_)), self._begin(thread, wanted))
+
+    def _begin(self, thread: Thread, explicit: str | None) -> str:
+        """Remember what a run has read; its name travels in the config that LangGraph passes on."""
+        with self._lock:
+            name = machine.entropy(8).hex()
+            self._runs[name] = Run(thread, thread.position, explicit)
+            if len(self._runs) > RUNS_KEPT:
+                self._runs.popitem(last=False)
+            return name
+
+    def _tuple(self, thread: Thread, key: Key, run: str | None = None) -> CheckpointTuple:
+        node = thread.nodes[key]
+        parent = _config(thread.id, key[0], node.parent) if node.parent else None
+        return CheckpointTuple(
+            config=_config(thread.id, key[0], key[1], run),
+            checkpoint=thread.checkpoint(key),  # type: ignore[arg-type]  # the dict that LangGraph gave us
+            metadata=thread.decoded(node.metadata),
+            parent_config=parent,
+            pending_writes=thread.pending(key),
+        )
+
+    def list(
+        self, config: RunnableConfig | None, *, filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's name
+        before: RunnableConfig | None = None, limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:  # fmt: skip
+        """Checkpoints, the newest first."""
+        yield from called(partial(self._list, config, filter, before, limit))
+
+    def _list(
+        self, config: RunnableConfig | None, filter_: dict[str, Any] | None, before: RunnableConfig | None,
+        limit: int | None,
+    ) -> list[CheckpointTuple]:  # fmt: skip
+        conf = config[_CONF] if config else {}
+        threads = [self.thread(conf["thread_id"])] if "thread_id" in conf else self._every_thread()
+        last = before[_CONF].get("checkpoint_id") if before else None
+        found: list[CheckpointTuple] = []
+        for thread in threads:
+            with thread.lock:
+                thread.catch_up()
+                for key in _newest_first(thread, conf, last):
+                    if limit is not None and len(found) >= limit:
+                        return found
+                    metadata = thread.decoded(thread.nodes[key].metadata)
+                    if all(name in metadata and metadata[name] == one for name, one in (filter_ or {}).items()):
+                        found.append(self._tuple(thread, key))
+        return found
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """The writes of delta channels since their last stored value, along the parents of a checkpoint."""
+        return called(partial(self._delta_history, config, channels))
+
+    def _delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
+        conf = config[_CONF]
+        thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
+        with thread.lock:
+            thread.catch_up()
+            target = thread.nodes.get((ns, conf.get("checkpoint_id") or thread.head(ns) or ""))
+            found: dict[str, list[Any]] = {channel: [] for channel in channels}
+            seeds: dict[str, Any] = {}
+            id_ = target.parent if target else None
+            # Deleted checkpoints are part of the walk: the ones that continue them need their writes.
+            while id_ and (node := thread.nodes.get((ns, id_))) and len(seeds) < len(found):
+                for write in reversed(thread.pending((ns, id_))):
+                    if write[1] in found and write[1] not in seeds:
+                        found[write[1]].append(write)
+                for channel in found:
+                    if channel not in seeds and channel in node.values:
+                        seeds[channel] = thread.value(node.values[channel])
+                id_ = node.parent
+        return {
+            channel: {"writes": writes[::-1], **({"seed": seeds[channel]} if channel in seeds else {})}  # type: ignore[misc,typeddict-item]  # the seed is optional
+            for channel, writes in found.items()
+        }
+
+    # Writing
+
+    def put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:  # fmt: skip
+        """Keep a checkpoint: what it adds to its parent, in one durable step."""
+        return called(partial(self._put, config, checkpoint, metadata))
+
+    def _put(self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> RunnableConfig:
+        conf = config[_CONF]
+        key, parent = (conf.get("checkpoint_ns", ""), checkpoint["id"]), conf.get("checkpoint_id")
+        about = dict(get_checkpoint_metadata(config, metadata))
+        thread = self._thread_of_run(conf)
+
+        used: dict[int, Any] = {}
+
+        def make() -> list[Draft]:
+            nonlocal used
+            self._refuse_overtaken(thread, conf, key[0], parent)
+            pooling = Pooling(thread)
+            used = pooling.used
+            put = put_of(pooling, key, parent, dict(checkpoint), about)
+            run = about.get("run_id")
+            link = None if not isinstance(run, str) or run in thread.runs else _run_link(run)
+            return [thread.session.log.draft("payload.kept", pooling.payload(put=put), id=link)]
+
+        try:
+            thread.write(make)
+        except LogMoved:
+            if thread.on_conflict != FORK:
+                raise
+            thread = self._fork(thread, conf)
+            thread.write(make)
+        thread.cache = used
+        self._went_on(conf)
+        return _config(thread.id, *key, conf.get(RUN_KEY))
+
+    def _thread_of_run(self, conf: dict[str, Any]) -> Thread:
+        run = self._runs.get(conf.get(RUN_KEY) or "")
+        return run.thread if run else self.thread(conf["thread_id"])
+
+    def _refuse_overtaken(self, thread: Thread, conf: dict[str, Any], ns: str, parent: str | None) -> None:
+        """A run may continue the newest checkpoint, or once the one that it was told to continue."""
+        head = thread.head(ns)
+        if head is None or head == parent:
+            return
+        run = self._runs.get(conf.get(RUN_KEY) or "")
+        if run is None and not any(key.startswith(_PREGEL) for key in conf):
+            return  # not a run: a tool that copies checkpoints, for instance
+        if run is not None and (run.explicit == parent or (ns, parent or "") not in thread.nodes):
+            return
+        raise LogMoved(
+            f"another run continued thread {thread.id!r}; this run started from an older checkpoint",
+            hint='run it again, or choose on_conflict="fork"',
+            expected=thread.nodes[ns, parent].position if parent and (ns, parent) in thread.nodes else 0,
+            actual=thread.position,
+        )
+
+    def _went_on(self, conf: dict[str, Any]) -> None:
+        """From its first checkpoint on, a run continues its own ones."""
+        with self._lock:
+            name = conf.get(RUN_KEY) or ""
+            if name in self._runs:
+                self._runs[name] = self._runs[name]._replace(explicit=None)
+
+    def _fork(self, thread: Thread, conf: dict[str, Any]) -> Thread:
+        """The thread as the run has read it, under a name of its own."""
+        name = conf.get(RUN_KEY) or ""
+        run = self._runs.get(name)
+        session = thread.fork(run.position if run else 1)
+        fork = self.thread(session.name)
+        fork.attach(session)
+        self.forks.append(session.name)
+        with self._lock:
+            self._runs[name] = Run(fork, fork.catch_up(), None)
+        return fork
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep what a task wrote, before the next checkpoint."""
+        called(partial(self._put_writes, config, writes, task_id, task_path))
+
+    def _put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> None:
+        conf = config[_CONF]
+        key = (conf.get("checkpoint_ns", ""), conf["checkpoint_id"])
+        thread = self._thread_of_run(conf)
+        numbered = [(WRITES_IDX_MAP.get(channel, n), channel, value) for n, (channel, value) in enumerate(writes)]
+
+        if any(name.startswith(_PREGEL) for name in conf):
+            thread.wait_for(key, PUT_SECONDS)
+
+        def make() -> list[Draft]:
+            pooling = Pooling(thread)
+            data = writes_of(pooling, key, numbered, task_id, task_path)
+            return [thread.session.log.draft("payload.kept", pooling.payload(writes=data))] if data else []
+
+        thread.write(make)
+
+    # Deleting and copying
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Retract every checkpoint of a thread. The log keeps them until the session is erased."""
+        called(partial(self._retract, thread_id, {"all": True}))
+
+    def _retract(self, thread_id: str, what: dict[str, Any]) -> None:
+        thread = self.thread(thread_id)
+        with thread.lock:
+            if thread.catch_up() and thread.nodes:
+                data = thread.retracted(**what)
+                thread.write(lambda: [thread.session.log.draft("payload.retracted", data)])
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Retract the checkpoints of these runs, in every thread and in copies of it."""
+        called(partial(self._delete_for_runs, run_ids))
+
+    def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        for run in run_ids:
+            names = [self.store.get(one).name for one in self.store.linked(RUN_LINK, _shortened(run))]
+            seen: set[str] = set()
+            while names:
+                name = names.pop()
+                if name in seen:
+                    continue
+                seen.add(name)
+                thread = Thread(self.store, name, self._values, name=name, **self._options)
+                thread.catch_up()
+                names += [session_name(copy) for copy in thread.copies]
+                if thread.session.head.session and run in thread.runs:
+                    data = thread.retracted(runs=[run])
+                    thread.write(lambda thread=thread, data=data: [thread.session.log.draft("payload.retracted", data)])
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread: a fork of its session, which shares the history and copies nothing."""
+        called(partial(self._copy, source_thread_id, target_thread_id))
+
+    def _copy(self, source_id: str, target_id: str) -> None:
+        source, name = self.thread(source_id), session_name(str(target_id))
+        with source.lock:
+            if not source.catch_up() or not source.nodes:
+                return
+            if self.store.named(name) is not None:
+                raise Conflict(f"thread {target_id!r} already exists", hint="copy to a new thread id")
+            source.write(
+                lambda: [source.session.log.draft("payload.kept", {"vendor": FRAMEWORK, "copied_to": str(target_id)})]
+            )
+            forked = source.session.fork(name, agent=source.agent)
+            forked.log.record("payload.kept", {"vendor": FRAMEWORK, "thread": str(target_id)})
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Retract all but the newest checkpoint of each namespace, or (`delete`) all."""
+        if strategy not in ("keep_latest", "delete"):
+            raise theirs(
+                InvalidInput(f'the strategy must be "keep_latest" or "delete", not {strategy!r:.80}'), ValueError
+            )
+        for thread_id in thread_ids:
+            called(partial(self._retract, thread_id, {"all": True} if strategy == "delete" else {"keep_latest": True}))
+
+    # The same, awaited: each call runs on a thread, so the event loop is never blocked
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """See `get_tuple`."""
+        return await settled(partial(self.get_tuple, config))
+
+    async def alist(
+        self, config: RunnableConfig | None, *, filter: dict[str, Any] | None = None,  # noqa: A002  # as above
+        before: RunnableConfig | None = None, limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:  # fmt: skip
+        """See `list`."""
+        for one in await settled(lambda: called(partial(self._list, config, filter, before, limit))):
+            yield one
+
+    async def aput(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:  # fmt: skip
+        """See `put`."""
+        return await settled(partial(self.put, config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """See `put_writes`."""
+        await settled(partial(self.put_writes, config, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """See `delete_thread`."""
+        await settled(partial(self.delete_thread, thread_id))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """See `delete_for_runs`."""
+        await settled(partial(self.delete_for_runs, run_ids))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """See `copy_thread`."""
+        await settled(partial(self.copy_thread, source_thread_id, target_thread_id))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """See `prune`."""
+        await settled(partial(self.prune, thread_ids, strategy=strategy))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """See `get_delta_channel_history`."""
+        return await settled(partial(self.get_delta_channel_history, config=config, channels=channels))
+
+
+def called(call: Callable[[], R]) -> R:
+    """Our errors as an error of LangGraph, with our code and hint."""
+    try:
+        return call()
+    except OnrecordError as problem:
+        raise theirs(problem, InvalidUpdateError) from problem
+
+
+def _config(thread_id: str, ns: str, id_: str | None, run: str | None = None) -> RunnableConfig:
+    conf = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id_}
+    return {_CONF: conf | ({RUN_KEY: run} if run else {})}
+
+
+def _newest_first(thread: Thread, conf: dict[str, Any], before: str | None) -> Iterator[Key]:
+    """The checkpoints that are wanted, by position: of one namespace or of all, one or all, before one or not."""
+    wanted, ns = conf.get("checkpoint_id"), conf.get("checkpoint_ns")
+    keys = [(space, id_) for space, order in thread.order.items() for id_ in order if ns is None or space == ns]
+    keys.sort(key=lambda key: thread.nodes[key].position, reverse=True)
+    ends = [thread.nodes[key].position for key in keys if key[1] == before]
+    for key in keys:
+        node = thread.nodes[key]
+        if not node.hidden and (not wanted or key[1] == wanted) and (not ends or node.position < min(ends)):
+            yield key
+
+
+def _shortened(run: str) -> str:
+    """A run's id as part of an event id."""
+    room = ID_LIMIT - len(link_id(RUN_LINK, "x"))
+    if len(run) <= room and run.isprintable() and run:
+        return run
+    from hashlib import sha256
+
+    return sha256(run.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _run_link(run: str) -> str:
+    """The id of the first checkpoint of a run, by which its session is found."""
+    return link_id(RUN_LINK, _shortened(run))

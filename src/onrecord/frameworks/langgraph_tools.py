@@ -1,0 +1,103 @@
+"""Tools of a LangGraph graph that do not run twice, and a thread's messages as other writers of the session left them.
+
+    ToolNode([pay], wrap_tool_call=once(saver), awrap_tool_call=aonce(saver))
+
+LangGraph runs an interrupted step again, with the tools that had begun. Wrapped like this, a tool call is on record
+before the tool runs: one that has a result on record returns it, and one whose outcome is unknown says so to the model.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from onrecord.aio import settled
+from onrecord.frameworks.conversation import said_of
+from onrecord.frameworks.langgraph import called
+from onrecord.frameworks.langgraph_values import ToolMessage, from_neutral
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from langchain_core.messages import BaseMessage
+
+    from onrecord.frameworks.conversation import Effect
+    from onrecord.frameworks.langgraph import OnrecordSaver
+    from onrecord.frameworks.langgraph_threads import Thread
+
+
+def once(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Any]], Any]:
+    """What `ToolNode(wrap_tool_call=...)` takes."""
+
+    def wrapped(request: Any, execute: Callable[[Any], Any]) -> Any:
+        thread, call = _thread_and_call(saver, request)
+        if thread is None:
+            return execute(request)
+        known = called(partial(thread.start_effect, call, *_named(request)))
+        if known is not None:
+            return _answer(request, known)
+        try:
+            made = execute(request)
+        except Exception as problem:
+            called(partial(thread.finish_effect, call, error=f"{type(problem).__name__}: {problem}"))
+            raise
+        called(partial(thread.finish_effect, call, **_outcome(made)))
+        return made
+
+    return wrapped
+
+
+def aonce(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]:
+    """What `ToolNode(awrap_tool_call=...)` takes."""
+
+    async def wrapped(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
+        thread, call = _thread_and_call(saver, request)
+        if thread is None:
+            return await execute(request)
+        known = await settled(lambda: called(partial(thread.start_effect, call, *_named(request))))
+        if known is not None:
+            return _answer(request, known)
+        try:
+            made = await execute(request)
+        except Exception as problem:
+            error = f"{type(problem).__name__}: {problem}"
+            await settled(lambda: called(partial(thread.finish_effect, call, error=error)))
+            raise
+        await settled(lambda: called(partial(thread.finish_effect, call, **_outcome(made))))
+        return made
+
+    return wrapped
+
+
+def messages_of_others(saver: OnrecordSaver, thread_id: str) -> list[BaseMessage]:
+    """What other frameworks, loops and agents added to the session of a thread, as messages for its state."""
+    thread = saver.thread(thread_id)
+    with thread.lock:
+        thread.catch_up()
+        return [message for _position, items in thread.of_others() for message in from_neutral(items)]
+
+
+def _thread_and_call(saver: OnrecordSaver, request: Any) -> tuple[Thread | None, str]:
+    """The thread that a request belongs to, and the key of its call: the same when the step is repeated."""
+    conf = ((getattr(request.runtime, "config", None) or {}).get("configurable")) or {}
+    thread_id, call = conf.get("thread_id"), request.tool_call.get("id")
+    if not thread_id or not call:
+        return None, ""
+    return saver.thread(thread_id), f"{conf.get('__pregel_task_id', '')}/{call}"
+
+
+def _named(request: Any) -> tuple[str, Any]:
+    return str(request.tool_call.get("name", "")), request.tool_call.get("args")
+
+
+def _outcome(made: Any) -> dict[str, Any]:
+    if not isinstance(made, ToolMessage):
+        return {"result": None}
+    text = made.content if isinstance(made.content, str) else str(made.content)
+    return {"error": text} if made.status == "error" else {"result": text}
+
+
+def _answer(request: Any, known: Effect) -> ToolMessage:
+    status = "success" if known.outcome and known.outcome.get("ok") else "error"
+    name, call = _named(request)[0], request.tool_call["id"]
+    return ToolMessage(said_of(known), name=name, tool_call_id=call, status=status)

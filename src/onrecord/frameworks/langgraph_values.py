@@ -1,0 +1,369 @@
+"""Values of LangGraph's channels as data: JSON with tags, and nothing that names a class or a function.
+
+A tag is a word of the table below; which class it becomes is decided by this module and by the `types` that the caller
+gave, never by what is stored. A value of any other class is refused when it is written, so nothing is lost silently.
+
+Long texts and the bodies of messages go to a *pool*, each content once, and are referred to by their number. So the
+same message costs a few bytes in every further checkpoint.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections import deque
+from collections.abc import Callable
+from copy import copy
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+    ip_address,
+    ip_interface,
+    ip_network,
+)
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from onrecord.errors import DamagedLog, InvalidInput
+from onrecord.frameworks.requiring import required
+
+with required("langgraph", "langgraph", "1.2"):
+    from langchain_core.documents import Document
+    from langchain_core.messages import (
+        AIMessage,
+        AIMessageChunk,
+        BaseMessage,
+        ChatMessage,
+        ChatMessageChunk,
+        FunctionMessage,
+        FunctionMessageChunk,
+        HumanMessage,
+        HumanMessageChunk,
+        RemoveMessage,
+        SystemMessage,
+        SystemMessageChunk,
+        ToolMessage,
+        ToolMessageChunk,
+    )
+    from langgraph.checkpoint.serde.types import _DeltaSnapshot
+    from langgraph.types import Interrupt, Overwrite, Send
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onrecord.log.items import Item
+
+TAG, VALUE, POOLED = "@", "v", "m"
+POOLED_FROM = 64
+"""Texts of at least so many characters are kept once, in the pool."""
+DEPTH_LIMIT = 80
+"""How deep a value may be nested."""
+MESSAGES: dict[str, type[BaseMessage]] = {
+    "ai": AIMessage, "human": HumanMessage, "system": SystemMessage, "tool": ToolMessage, "function": FunctionMessage,
+    "chat": ChatMessage, "remove": RemoveMessage, "ai+": AIMessageChunk, "human+": HumanMessageChunk,
+    "system+": SystemMessageChunk, "tool+": ToolMessageChunk, "function+": FunctionMessageChunk,
+    "chat+": ChatMessageChunk,
+}  # fmt: skip
+_MESSAGE_TAGS = {of: tag for tag, of in MESSAGES.items()}
+_LISTS: dict[str, Callable[[list[Any]], Any]] = {
+    "tuple": tuple, "set": set, "frozenset": frozenset, "deque": deque,
+}  # fmt: skip
+_LIST_TAGS: dict[type, str] = {tuple: "tuple", set: "set", frozenset: "frozenset", deque: "deque"}
+_FROM_TEXT: dict[str, Callable[[str], Any]] = {
+    "datetime": datetime.fromisoformat, "date": date.fromisoformat, "time": time.fromisoformat, "uuid": UUID,
+    "decimal": Decimal, "zone": ZoneInfo, "ip": ip_address, "network": ip_network, "interface": ip_interface,
+    "float": float, "bytes": base64.b64decode, "bytearray": lambda text: bytearray(base64.b64decode(text)),
+    "path": Path, "delta": lambda text: timedelta(*json.loads(text)),
+    "utc": lambda text: timezone(timedelta(*json.loads(text))),
+}  # fmt: skip
+_PARTS: dict[str, Callable[[Any], Any]] = {
+    "send": lambda parts: Send(*parts), "interrupt": lambda parts: Interrupt(*parts), "overwrite": Overwrite,
+    "snapshot": _DeltaSnapshot,
+    "document": lambda parts: Document(id=parts[0], page_content=parts[1], metadata=parts[2]),
+}  # fmt: skip
+_DROPPED = {"type", "id"}
+_DEFAULTS: dict[type, dict[str, Any]] = {
+    of: {name: field.get_default(call_default_factory=True) for name, field in of.model_fields.items()}
+    for of in _MESSAGE_TAGS
+}
+
+Keep = Callable[[str, "BaseMessage | None"], int]
+"""Puts a text, or the body of a message, into the pool; -number - 1 for a message that has the id of its entry."""
+
+
+class Pool:
+    """Texts and bodies of messages by their number; an entry may belong to the message with one id."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.numbers: dict[str, int] = {}
+        self.ids: dict[int, str] = {}
+        self.known: set[str] = set()
+        """The ids that have an entry."""
+
+    def add(self, text: str) -> None:
+        """Add a text; of equal texts the first one is found."""
+        self.numbers.setdefault(text, len(self.texts))
+        self.texts.append(text)
+
+    def claim(self, number: int, id_: str) -> None:
+        """Note which message an entry belongs to."""
+        self.ids[number] = id_
+        self.known.add(id_)
+
+
+_EMPTY = Pool()
+
+
+class Values:
+    """Encodes and decodes values; `types` are classes of the caller that may be kept besides those of LangGraph."""
+
+    def __init__(self, types: Iterable[type] = ()) -> None:
+        self._types = {of.__name__: of for of in types}
+        for of in self._types.values():
+            if not isinstance(of, type) or not (_is_model(of) or is_dataclass(of) or issubclass(of, Enum | tuple)):
+                raise InvalidInput(
+                    f"{of!r:.80} cannot be kept as data",
+                    hint="use dataclasses, pydantic models, enums and named tuples",
+                )
+
+    def encode(self, value: Any, keep: Keep | None, room: int = DEPTH_LIMIT) -> Any:
+        """The value as JSON; `keep` puts a text or the body of a message into the pool and returns its number."""
+        kind = type(value)
+        if kind is str:
+            return {TAG: "text", VALUE: keep(value, None)} if keep and len(value) >= POOLED_FROM else value
+        if value is None or kind is bool or kind is int:
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {TAG: "float", VALUE: repr(value)}
+        if room <= 0:
+            raise InvalidInput(f"a value is nested more than {DEPTH_LIMIT} deep", hint="keep it flatter")
+        if kind is list:
+            return [self.encode(part, keep, room - 1) for part in value]
+        if kind is dict:
+            return self._encode_dict(value, keep, room)
+        if isinstance(value, BaseMessage) and kind in _MESSAGE_TAGS:
+            body = self._body(value, room)
+            if keep is None:
+                return {TAG: "message", VALUE: body, "id": value.id}
+            number = keep(body, value)
+            if number < 0:  # the pool knows that this body belongs to this id
+                return {TAG: POOLED, VALUE: -number - 1}
+            return {TAG: "message", VALUE: number, "id": value.id}
+        return self._encode_other(value, keep, room)
+
+    def _encode_dict(self, value: dict[Any, Any], keep: Keep | None, room: int) -> Any:
+        if TAG not in value and all(type(key) is str for key in value):
+            return {key: self.encode(part, keep, room - 1) for key, part in value.items()}
+        pairs = [[self.encode(key, keep, room - 1), self.encode(part, keep, room - 1)] for key, part in value.items()]
+        return {TAG: "map", VALUE: pairs}
+
+    def _body(self, message: BaseMessage, room: int) -> str:
+        """A message without its id, as text: the fields that differ from their defaults."""
+        usual = _DEFAULTS[type(message)]
+        said = {
+            name: part if type(part) is str else self.encode(part, None, room - 2)
+            for name, part in (*message.__dict__.items(), *(message.__pydantic_extra__ or {}).items())
+            if name not in _DROPPED and not (name in usual and part == usual[name] and type(part) is type(usual[name]))
+        }
+        return as_text({"message": _MESSAGE_TAGS[type(message)], **said})
+
+    def _encode_other(self, value: Any, keep: Keep | None, room: int) -> Any:
+        def inner(part: Any) -> Any:
+            return self.encode(part, keep, room - 1)
+
+        kind = type(value)
+        if kind in _LIST_TAGS:
+            return {TAG: _LIST_TAGS[kind], VALUE: [inner(part) for part in value]}
+        if kind is Send:
+            return {TAG: "send", VALUE: [value.node, inner(value.arg)]}
+        if kind is Interrupt:
+            return {TAG: "interrupt", VALUE: [inner(value.value), value.id]}
+        if kind is Overwrite:
+            return {TAG: "overwrite", VALUE: inner(value.value)}
+        if kind is _DeltaSnapshot:
+            return {TAG: "snapshot", VALUE: inner(value.value)}
+        if kind is Document:
+            return {TAG: "document", VALUE: inner([value.id, value.page_content, value.metadata])}
+        if isinstance(value, BaseException):
+            return repr(value)  # LangGraph shows errors as text, too
+        text = _as_tagged_text(value)
+        if text is not None:
+            return text
+        if self._types.get(kind.__name__) is kind:
+            return {TAG: "type", "name": kind.__name__, VALUE: inner(_fields_of(value))}
+        raise InvalidInput(
+            f"a value of {kind.__module__}.{kind.__qualname__} cannot be kept as data",
+            hint=f"name its class: OnrecordSaver(store, types=[{kind.__name__}]), or use dicts and lists in the state",
+        )
+
+    def decode(self, value: Any, pool: Pool) -> Any:
+        """The value that was encoded."""
+        if type(value) is list:
+            return [self.decode(part, pool) for part in value]
+        if type(value) is not dict:
+            return value
+        if TAG not in value:
+            return {key: self.decode(part, pool) for key, part in value.items()}
+        try:
+            return self._decode_tagged(value[TAG], value, pool)
+        except (KeyError, IndexError, TypeError, ValueError) as problem:
+            raise DamagedLog(f"a value of LangGraph cannot be read: {problem}") from None
+
+    def _decode_tagged(self, tag: str, value: dict[str, Any], pool: Pool) -> Any:
+        inner = value[VALUE]
+        if tag == "text":
+            return pool.texts[inner]
+        if tag == POOLED:
+            return self.message(pool.texts[inner], pool.ids[inner])
+        if tag == "message":
+            return self.message(inner if isinstance(inner, str) else pool.texts[inner], value["id"])
+        if tag == "map":
+            return {self.decode(key, pool): self.decode(part, pool) for key, part in inner}
+        if tag in _LISTS:
+            return _LISTS[tag]([self.decode(part, pool) for part in inner])
+        if tag in _FROM_TEXT:
+            return _FROM_TEXT[tag](inner)
+        if tag == "regex":
+            return re.compile(inner[0], inner[1])
+        found = self.decode(inner, pool)
+        if tag in _PARTS:
+            return _PARTS[tag](found)
+        return self._decode_type(tag, value["name"], found)
+
+    def _decode_type(self, tag: str, name: str, inner: Any) -> Any:
+        of: Any = self._types.get(name) if tag == "type" else None
+        if of is None:
+            raise InvalidInput(
+                f"the record has a value of a class {name!r:.80} that was not named to this saver",
+                hint="pass it again: OnrecordSaver(store, types=[...])",
+            )
+        if issubclass(of, Enum):
+            return of(inner)
+        if issubclass(of, tuple):
+            return of(*inner)
+        return of(**inner)
+
+    def message(self, body: str, id_: str | None) -> BaseMessage:
+        """The message with this body."""
+        said: dict[str, Any] = self.decode(json.loads(body), _EMPTY)
+        of = MESSAGES[said.pop("message")]
+        said["id"] = id_
+        # It was checked when it was made. All defaults are given, since pydantic is slow to find them.
+        usual = {name: copy(one) for name, one in _DEFAULTS[of].items() if name not in said}
+        return of.model_construct(set(said), **usual, **said)
+
+
+def _is_model(of: type) -> bool:
+    return hasattr(of, "model_fields") and hasattr(of, "model_validate")
+
+
+def _fields_of(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return list(value)
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    return dict(value.__dict__)
+
+
+def _as_tagged_text(value: Any) -> Any:
+    """Values that are one text each; None for any other."""
+    found: tuple[str, Any] | None = None
+    if isinstance(value, datetime | date | time):
+        kind = "datetime" if isinstance(value, datetime) else "date" if isinstance(value, date) else "time"
+        found = kind, value.isoformat()
+    elif isinstance(value, bytes | bytearray):
+        found = "bytes" if isinstance(value, bytes) else "bytearray", base64.b64encode(value).decode()
+    elif isinstance(value, UUID | Decimal):
+        found = "uuid" if isinstance(value, UUID) else "decimal", str(value)
+    elif isinstance(value, timedelta):
+        found = "delta", json.dumps([value.days, value.seconds, value.microseconds])
+    elif isinstance(value, timezone):
+        offset = value.utcoffset(None)
+        found = "utc", json.dumps([offset.days, offset.seconds, offset.microseconds])
+    elif isinstance(value, ZoneInfo):
+        found = "zone", value.key
+    elif isinstance(value, PurePath):
+        found = "path", str(value)
+    elif isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+        found = "regex", [value.pattern, value.flags]
+    elif isinstance(value, IPv4Address | IPv6Address) and type(value) in (IPv4Address, IPv6Address):
+        found = "ip", str(value)
+    elif isinstance(value, IPv4Network | IPv6Network | IPv4Interface | IPv6Interface):
+        found = "network" if isinstance(value, IPv4Network | IPv6Network) else "interface", str(value)
+    return None if found is None else {TAG: found[0], VALUE: found[1]}
+
+
+def as_text(value: Any) -> str:
+    """An encoded value as JSON text, its keys in their order; lone surrogates stay escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def neutral(message: BaseMessage) -> list[Item]:
+    """What a message says, as neutral items."""
+    content: Any = message.content
+    if isinstance(content, list):
+        texts = [part if isinstance(part, str) else part.get("text") for part in content]
+        text = "\n".join(one for one in texts if isinstance(one, str))
+    else:
+        text = content
+    if isinstance(message, RemoveMessage):
+        return []
+    if isinstance(message, ToolMessage):
+        item: Item = {"role": "tool", "call": message.tool_call_id, "content": text}
+        return [item | ({"error": True} if message.status == "error" else {})]
+    if isinstance(message, AIMessage):
+        item = {"role": "assistant", "content": text}
+        calls = [
+            {"id": str(call["id"] or number), "name": call["name"], "arguments": call["args"]}
+            for number, call in enumerate(message.tool_calls)
+        ]
+        return [item | ({"tool_calls": calls} if calls else {})]
+    role = {"human": "user", "system": "system"}.get(message.type.lower().replace("messagechunk", ""), "assistant")
+    return [{"role": role, "content": text}]
+
+
+def from_neutral(items: list[Item]) -> list[BaseMessage]:
+    """Messages of LangChain that say the same as neutral items."""
+    made: list[BaseMessage] = []
+    for item in items:
+        if item.get("thinking"):
+            continue
+        content = item.get("content")
+        text = content if isinstance(content, str) else "" if content is None else json.dumps(content)
+        if item["role"] == "tool":
+            made.append(
+                ToolMessage(text, tool_call_id=item["call"], status="error" if item.get("error") else "success")
+            )
+        elif item["role"] == "assistant":
+            calls = [
+                {"id": call["id"], "name": call["name"], "args": _as_dict(call.get("arguments")), "type": "tool_call"}
+                for call in item.get("tool_calls") or ()
+            ]
+            made.append(AIMessage(text, tool_calls=calls))
+        else:
+            made.append((HumanMessage if item["role"] == "user" else SystemMessage)(text))
+    return made
+
+
+def _as_dict(arguments: Any) -> dict[str, Any]:
+    return arguments if isinstance(arguments, dict) else {"arguments": arguments}

@@ -1,0 +1,271 @@
+"""The loop of an agent inside one turn: what to send to the model, what it answered, and when to stop.
+
+A step is a call of a model. The limits of a budget hold inside a turn too: past one of them the turn is aborted and the
+session paused, in one durable step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onrecord.errors import BudgetExceeded, InvalidInput
+from onrecord.log.codec import open_records
+from onrecord.log.items import to_items
+from onrecord.session.reading import recent_items
+from onrecord.views.progress import stuck
+from onrecord.views.spend import LIMITS, Exhausted
+from onrecord.views.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onrecord.log.events import Draft, Event
+    from onrecord.log.items import Item
+    from onrecord.session.handle import Session
+    from onrecord.views.context import Context
+    from onrecord.views.dialects import Messages
+    from onrecord.views.progress import Stuck
+    from onrecord.views.values import Counter, Json, ToolCall
+
+
+class Loop:
+    """The verbs of an open turn that a loop needs; `Turn` has the others."""
+
+    session: Session
+    position: int
+    items: list[Item]
+    resumed: int
+    uses: int
+    spoken: int
+    _opening: Context | None = None
+
+    @property
+    def origin(self) -> int:
+        """Where this turn began; if it continues others, where the first of them did."""
+        return self.resumed or self.position
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The tool calls of this turn that have no result yet."""
+        from onrecord.session.tools import pending
+
+        return [one.call for one in pending(self.items, self.origin)]
+
+    def messages(
+        self, format: str = "neutral", *, tokens: int = 100_000, count: Counter = None,
+        system: str = "",
+    ) -> Messages:  # fmt: skip
+        """Exactly what to send to the model now: what the record says, earlier turns that fit, and this turn.
+
+        `format` is neutral, openai, openai-responses, anthropic or gemini. `system` is your own text for the system.
+        `count` counts the tokens of a text: a function, or the name of a model (with `onrecord[tokens]`). Past a limit
+        of the budget it raises `BudgetExceeded`: the turn is aborted, and the session is paused.
+        """
+        self.must_be_open()
+        return messages(self.session, format, tokens=tokens, count=count, system=system)
+
+    def reply(self, answer: object, /, *, cost: float | None = None) -> list[ToolCall]:
+        """Record what the model answered, as its SDK returned it: text, tool calls and usage, in one durable step.
+
+        Returns the tools it calls; an empty list means that the model is done. If it calls tools and a limit of the
+        budget is exceeded, `BudgetExceeded` is raised before they run.
+        """
+        self.must_be_open()
+        return reply(self, answer, cost=cost)
+
+    def run_tools(self, /, *tools: Callable[..., Json]) -> int:
+        """Run every tool call that has no result yet, and add the results; returns how many there were.
+
+        Each is an effect: after a crash a finished call is not run again, and one that was interrupted is answered
+        with "started, outcome unknown", unless its tool is safe to repeat (`session.tool`).
+        """
+        from onrecord.session.tools import pending, run_all
+
+        self.must_be_open()
+        waiting = pending(self.items, self.origin)
+        for call, ran in run_all(self.session, waiting, tools):
+            self.tool(call, ran.content, error=ran.error)
+        return len(waiting)
+
+    def use(
+        self, answer: object, /, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None,
+        **parts: int,
+    ) -> Event:  # fmt: skip
+        """Record what a call of a model used, from its answer or as numbers with the model's name.
+
+        Raises `BudgetExceeded` if a limit is exceeded now: the turn is aborted, and the session is paused.
+        """
+        from onrecord.log.partners import read_reply
+
+        self.must_be_open()
+        if isinstance(answer, str):
+            event = self.record_usage(
+                answer, input_tokens=input_tokens, output_tokens=output_tokens, cost=cost, **parts
+            )
+        else:
+            read = read_reply(answer)
+            event = self.record_usage(read.model, cost=cost, **(read.usage or {}))
+        check(self)
+        return event
+
+    # What a turn is, and how it ends: see `Turn`.
+
+    @property
+    def is_open(self) -> bool:
+        """Whether items can be added."""
+        raise NotImplementedError
+
+    def must_be_open(self) -> None:
+        """Raise if nothing can be added."""
+        raise NotImplementedError
+
+    def tool(self, call: str, content: Json, *, error: bool = False) -> Event:
+        """Add the result of a tool call."""
+        raise NotImplementedError
+
+    def record_usage(
+        self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None, **parts: int
+    ) -> Event:
+        """Record what a model call of this turn used."""
+        raise NotImplementedError
+
+    def _usage_draft(
+        self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None, **parts: int
+    ) -> Draft:
+        raise NotImplementedError
+
+    def _took(self, event: Event, items: list[Item]) -> Event:
+        raise NotImplementedError
+
+    def _stop(self, reason: str, limit: str) -> None:
+        raise NotImplementedError
+
+
+def messages(session: Session, format: str, *, tokens: int, count: Counter, system: str) -> Messages:
+    """What to send to a model now, in a format; refused if the budget has nothing left for another call."""
+    from onrecord.session import moment
+
+    counter, turn = counter_of(count), session._open_turn
+    room = tokens - (counter(system) if system else 0)
+    if turn is None or not turn.is_open:
+        session.budget.check()
+        return moment.context(session, tokens=room, count=counter, bare=None).messages(format, system=system)
+    check(turn, before_call=True)
+    resumed = turn.resumed > 0
+    context = moment.context(session, tokens=room, count=counter, bare=None, kept=turn._opening, resumed=resumed)
+    turn._opening = turn._opening or context  # the same beginning in every call: vendors cache it
+    return context.messages(format, system=system)
+
+
+def counter_of(count: Counter) -> Callable[[str], int]:
+    """The counter itself; the one of a model, if tiktoken is installed; our estimate, if nothing is given."""
+    if count is None:
+        from onrecord.views.context import count_tokens
+
+        return count_tokens
+    if not isinstance(count, str):
+        return count
+    try:
+        import tiktoken
+    except ImportError:
+        raise InvalidInput(
+            f"counting the tokens of {count!r} needs tiktoken, which is not installed",
+            hint='pip install "onrecord[tokens]"; or pass a function that counts',
+        ) from None
+    try:
+        encoding = tiktoken.encoding_for_model(count)
+    except KeyError:
+        raise InvalidInput(
+            f"tiktoken does not know the model {count!r}", hint="pass a function that counts, or leave count out"
+        ) from None
+    except OSError as problem:
+        raise InvalidInput(
+            f"tiktoken could not fetch the vocabulary of {count!r}: {type(problem).__name__}",
+            hint="it is downloaded once; without a network, pass a function that counts",
+        ) from problem
+    return lambda text: len(encoding.encode_ordinary(text))
+
+
+def reply(turn: Loop, answer: object, *, cost: float | None) -> list[ToolCall]:
+    """Record a model's whole answer and what it used, in one durable step; return the tools it calls."""
+    from onrecord.log.partners import read_reply
+
+    read = read_reply(answer)
+    items = to_items(read.message, read.format)
+    session = turn.session
+    drafts = [session._draft("item.added", {"item": item}) for item in items]
+    drafts.append(turn._usage_draft(read.model, cost=cost, **(read.usage or {})))
+    turn._took(session._append_drafts(*drafts, fenced=True)[-2], items)
+    turn.uses += 1
+    if turn.calls:
+        check(turn)
+    return [call for item in items for call in item.get("tool_calls") or ()]
+
+
+def unfinished(session: Session) -> tuple[list[Item], int]:
+    """The items of the lane's last turn, if it was aborted or its process died; and where that turn first began."""
+    provisional = session._end_of_lane()["provisional"]
+    if not provisional:
+        return [], 0
+    last = provisional[-1]
+    kinds = ("turn.begun", "item.added", "turn.aborted", "agent.joined", "agent.left")
+    records = session.store.read(session.id, after=last["position"] - 1, upto=last["end"], kinds=kinds)
+    events = list(open_records(record for record in records if record.by == session.agent))
+    turns = Transcript(session.agent).fold(events).provisional
+    turn = next((turn for turn in turns if turn.begun == last["position"]), None)
+    if turn is None or not turn.items:
+        return [], 0
+    return turn.items, int((events[0].data or {}).get("resumes") or turn.begun)
+
+
+def check(turn: Loop, *, before_call: bool = False) -> None:
+    """Abort the turn and pause the session if a limit is exceeded, or if nothing is left for another call."""
+    session = turn.session
+    spend = session.views.spend
+    if not spend.budget:
+        return
+    now = int(session.clock() * 1e6)
+    out = _exceeded(turn, now, before_call=before_call)
+    if out is not None:
+        reason, limit = f"budget: {out.used:g} of {out.allowed:g} {out.limit} used", out.limit
+    elif (
+        before_call
+        and (repeats := spend.budget.get("repeats"))
+        and (found := stuck([*recent_items(session), *turn.items], int(repeats)))
+    ):
+        reason, limit = f"no progress: {found}", "repeats"
+    else:
+        return
+    spent = _used(turn, now)
+    turn._stop(reason, limit)
+    raise BudgetExceeded(
+        f"the turn is aborted and session {session.name!r} is paused: {reason}",
+        limit=limit,
+        spent=spent,
+        name=session.name,
+    )
+
+
+def _repeating(turn: Loop) -> Stuck | None:
+    """The same calls over and over, this turn included, if the budget limits that."""
+    repeats = turn.session.views.spend.budget.get("repeats")
+    return stuck([*recent_items(turn.session), *turn.items], int(repeats)) if repeats else None
+
+
+def _used(turn: Loop, now: int) -> dict[str, float]:
+    """What is used of each limit: of the steps, those whose model call was made."""
+    spend = turn.session.views.spend
+    used: dict[str, float] = {**spend.used(now)}
+    used["steps"] += max(turn.uses, turn.spoken) - max(1, turn.uses)
+    return {limit: amount + spend.sliced.get(limit, 0) for limit, amount in used.items()}
+
+
+def _exceeded(turn: Loop, now: int, *, before_call: bool) -> Exhausted | None:
+    budget, used = turn.session.views.spend.budget, _used(turn, now)
+    for limit in LIMITS:
+        allowed = budget.get(limit)
+        if isinstance(allowed, int | float) and limit in used:
+            amount = used[limit]
+            if amount > allowed or (before_call and amount >= allowed):
+                return Exhausted(limit, amount, allowed)
+    return None

@@ -1,0 +1,236 @@
+"""Tools: functions whose calls are effects. A call is on record before it runs and its result after.
+
+A call has an idempotency key, so it runs once, ever: in the loop the key is the position of the model's call in the
+log; elsewhere it is the name and the arguments. A call that was interrupted is unknown, and is run again only if its
+tool is safe to repeat.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from contextvars import copy_context
+from functools import partial, update_wrapper
+from hashlib import sha256
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord.errors import EffectUnknown, InvalidInput, OnrecordError, PayloadErased, ToolTimedOut
+from onrecord.log.codec import encode_payload
+from onrecord.session import effects
+from onrecord.session.chapter import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from onrecord.log.items import Item
+    from onrecord.session.handle import Session
+    from onrecord.views.values import Json, ToolCall
+
+TIMEOUT_LIMIT = 7 * 86_400.0
+"""The longest timeout of a tool, in seconds."""
+
+
+class Tool:
+    """A function that runs as an effect of a session. Call it like the function."""
+
+    __name__: str
+
+    def __init__(
+        self, session: Session, fn: Callable[..., Any], *, name: str = "", safe_to_repeat: bool = False,
+        timeout: float | None = None,
+    ) -> None:  # fmt: skip
+        if not callable(fn):
+            raise InvalidInput(f"a tool is a function, not {type(fn).__name__}")
+        if timeout is not None and not 0 < timeout <= TIMEOUT_LIMIT:
+            raise InvalidInput(f"a timeout is a number of seconds above 0, not {timeout!r}")
+        update_wrapper(self, fn)
+        self.session = session
+        self.fn = fn
+        self.name = name or getattr(fn, "__name__", "tool")
+        self.safe_to_repeat = safe_to_repeat
+        self.timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}{', safe to repeat' if self.safe_to_repeat else ''}>"
+
+    def __call__(self, /, *args: Any, **named: Any) -> Json:
+        """Run it once, ever, with these arguments; the same call again returns the recorded result."""
+        arguments = self.bound(*args, **named)
+        return self.run(self.key(arguments), arguments)
+
+    def bound(self, /, *args: Any, **named: Any) -> dict[str, Any]:
+        """The arguments by name; `TypeError` if the function does not take them."""
+        return dict(inspect.signature(self.fn).bind(*args, **named).arguments)
+
+    def key(self, arguments: dict[str, Any]) -> str:
+        """The idempotency key of a call outside of the loop."""
+        return f"tool/{self.name[:64]}/{sha256(encode_payload(arguments)).hexdigest()[:32]}"
+
+    def run(self, key: str, arguments: dict[str, Any]) -> Json:
+        """Run it once, ever, under a key of your own."""
+        call = partial(self.fn, *_spread(self.fn, arguments)[0], **_spread(self.fn, arguments)[1])
+        if self.timeout is not None:
+            call = partial(within, self.session, key, self.name, call, self.timeout)
+        update_wrapper(call, self.fn)
+        call.__name__ = self.name  # type: ignore[attr-defined]  # a partial takes attributes
+        return self.session.once(key, call, rerun_unknown=self.safe_to_repeat, arguments=arguments)
+
+
+def _spread(fn: Callable[..., Any], arguments: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments by name as they are passed: positional ones and the rest in their order."""
+    bound = inspect.BoundArguments(inspect.signature(fn), arguments)
+    return bound.args, bound.kwargs
+
+
+def tool(
+    session: Session, fn: Callable[..., Any] | None, *, name: str, safe_to_repeat: bool, timeout: float | None
+) -> Any:
+    """A tool, or the decorator that makes one."""
+    make = partial(Tool, session, name=name, safe_to_repeat=safe_to_repeat, timeout=timeout)
+    return make if fn is None else make(fn)
+
+
+def within(session: Session, key: str, name: str, call: Callable[[], Json], seconds: float) -> Json:
+    """What a function returns, if it returns in time. If it returns later, the ledger still learns of it."""
+    lock, outcome, late = Lock(), [], []  # type: ignore[var-annotated]  # two short lists that threads share
+
+    def work() -> None:
+        made, failure = None, None
+        try:
+            made = call()
+        except BaseException as problem:  # noqa: BLE001  # it is raised, or recorded, on the other side
+            failure = problem
+        with lock:
+            outcome.append((made, failure))
+            if not late:
+                return
+        _settle_late(session, key, made, failure)
+
+    thread = Thread(target=copy_context().run, args=(work,), name=f"onrecord tool {name}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    with lock:
+        if not outcome:
+            late.append(True)
+            raise ToolTimedOut(f"{name} did not return within {seconds:g} s; it may still finish", key=key)
+    made, failure = outcome[0]
+    if failure is not None:
+        raise failure
+    return made
+
+
+def _settle_late(session: Session, key: str, made: Json, failure: BaseException | None) -> None:
+    try:
+        if failure is None:
+            effects.conclude(session, key, made)
+        else:
+            effects.settle(session, key, error=told(failure))
+    except OnrecordError:
+        return  # the effect stays unknown, which is true
+
+
+class Pending(NamedTuple):
+    """A tool call of the open turn that has no result yet."""
+
+    call: ToolCall
+    key: str
+    """Its idempotency key: the same in every process that continues this turn."""
+
+
+def pending(items: list[Item], origin: int) -> list[Pending]:
+    """The tool calls of a turn that have no result yet, in their order."""
+    waiting: dict[str, Pending] = {}
+    for place, item in enumerate(items):
+        if item["role"] == "tool":
+            waiting.pop(item["call"], None)
+        for number, call in enumerate(item.get("tool_calls") or (), 1):
+            key = f"call/{origin}.{place}.{number}/{_short(call['name'])}"
+            waiting[call["id"]] = Pending(call, key)
+    return list(waiting.values())
+
+
+def _short(name: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in name)[:64]
+
+
+class Ran(NamedTuple):
+    """What the model reads about a call."""
+
+    content: str
+    error: bool
+
+
+def by_name(session: Session, tools: Iterable[Any], make: Callable[..., Any] = Tool) -> dict[str, Any]:
+    """Tools by their names; a plain function becomes a tool that is not safe to repeat."""
+    made = [one if hasattr(one, "safe_to_repeat") else make(session, one) for one in tools]
+    return {one.name: one for one in made}
+
+
+def run_all(session: Session, waiting: Iterable[Pending], tools: Iterable[Any]) -> Iterator[tuple[str, Ran]]:
+    """Run calls one after the other: the id of each, and what the model reads about it."""
+    known = by_name(session, tools)
+    for one in waiting:
+        yield one.call["id"], _run(one, known)
+
+
+def _run(one: Pending, known: dict[str, Any]) -> Ran:
+    found = chosen(one.call, known)
+    if isinstance(found, Ran):
+        return found
+    function, arguments = found
+    failed: list[BaseException] = []
+
+    def guarded(*args: Any, **named: Any) -> Json:
+        try:
+            return function.fn(*args, **named)
+        except Exception as problem:
+            failed.append(problem)
+            raise
+
+    update_wrapper(guarded, function.fn)
+    safe = Tool(
+        function.session, guarded, name=function.name, safe_to_repeat=function.safe_to_repeat, timeout=function.timeout
+    )
+    try:
+        return Ran(as_text(safe.run(one.key, arguments)), error=False)
+    except Exception as problem:  # noqa: BLE001  # what is not for the model is raised again there
+        return said_of(problem, one.call["name"], failed)
+
+
+def chosen(call: ToolCall, known: dict[str, Any]) -> Ran | tuple[Any, dict[str, Any]]:
+    """The tool and its arguments; or what the model reads if there is no such tool or the arguments do not fit."""
+    found = known.get(call["name"])
+    if found is None:
+        return Ran(f"there is no tool named {call['name']!r}; the tools are: {', '.join(known) or 'none'}", error=True)
+    arguments = call.get("arguments") or {}
+    if not isinstance(arguments, dict):
+        return Ran(f"the arguments of {found.name} are not a JSON object: {arguments!r:.200}", error=True)
+    try:
+        return found, found.bound(**arguments)
+    except TypeError as problem:
+        return Ran(f"wrong arguments for {found.name}: {problem}", error=True)
+
+
+def said_of(problem: Exception, name: str, failed: list[BaseException]) -> Ran:
+    """What the model reads about a call that has no result. Our own errors are not for the model: they are raised."""
+    if isinstance(problem, ToolTimedOut):
+        return Ran(f"[started, outcome unknown: {problem.message}. {_CHECK}]", error=True)
+    if isinstance(problem, EffectUnknown):
+        why = f"the process ended while {name} ran; it may or may not have happened"
+        return Ran(f"[started, outcome unknown: {why}. {_CHECK}]", error=True)
+    if isinstance(problem, PayloadErased):
+        return Ran(f"[{name} ran; its result was erased]", error=True)
+    if problem in failed:
+        return Ran(told(problem), error=True)
+    if isinstance(problem, InvalidInput):
+        return Ran(f"[{name} ran; what it returned cannot be recorded as JSON]", error=True)
+    raise problem
+
+
+_CHECK = "Check before you call it again"
+
+
+def as_text(result: Json) -> str:
+    """A result as the model reads it."""
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)

@@ -1,0 +1,256 @@
+"""Tools are effects: recorded before and after, run once, repeated after a crash only where that is safe."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import onrecord
+from onrecord import aio
+from onrecord.errors import EffectUnknown, InvalidInput, LeaseLost, ToolTimedOut
+from onrecord.views.values import ToolCall
+from tests.loop.replies import completion, generated
+
+
+@pytest.fixture
+def store():
+    with onrecord.connect("memory:", project="/project") as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(store):
+    return store.open("work", agent="main")
+
+
+class Died(BaseException):
+    """The end of the process: no handler of ours gets to run."""
+
+
+def test_the_same_call_runs_once(session):
+    """Called directly, a tool runs once for the same arguments and gives the recorded result afterwards."""
+    ran = []
+
+    @session.tool
+    def pay(invoice: int, currency: str = "EUR") -> dict[str, Any]:
+        ran.append(invoice)
+        return {"paid": invoice, "in": currency}
+
+    assert pay(17) == pay(invoice=17) == {"paid": 17, "in": "EUR"}
+    assert pay(17, "CHF")["in"] == "CHF"
+    assert ran == [17, 17]
+    assert pay.__name__ == "pay"
+    assert "pay" in repr(pay)
+
+
+def test_a_call_is_on_record_before_it_runs(session):
+    """The arguments are on record before the function begins, the result after it ended."""
+
+    @session.tool
+    def pay(invoice: int) -> int:
+        (started,) = session.events(kinds=["effect.started"])
+        assert (started.data["name"], started.data["arguments"]) == ("pay", {"invoice": 17})
+        return 1
+
+    pay(17)
+    (ended,) = session.events(kinds=["effect.finished"])
+    assert ended.data["ok"]
+
+
+def test_the_model_may_call_the_same_thing_twice(session):
+    """Two calls of the model are two calls, even with the same id and the same arguments."""
+    ran = []
+
+    def pay(invoice: int) -> str:
+        ran.append(invoice)
+        return "ok"
+
+    with session.turn() as turn:
+        turn.user("pay 17 twice")
+        for _ in range(2):
+            turn.reply(completion(call="call_0", invoice=17))
+            assert turn.run_tools(pay) == 1
+        assert turn.run_tools(pay) == 0
+        turn.reply(generated(call="x", invoice=18))
+        turn.run_tools(pay)
+    assert ran == [17, 17, 18]
+
+
+def die_in(session: Any, step: str, ran: list[int], **options: Any) -> None:
+    """A loop that dies in the tool, or right after it before its result is in the turn."""
+
+    @session.tool(**options)
+    def pay(invoice: int) -> dict[str, int]:
+        ran.append(invoice)
+        if step == "in the tool":
+            raise Died
+        return {"paid": invoice}
+
+    turn = session.turn()
+    turn.user("pay 17")
+    turn.reply(completion(call="c1", invoice=17))
+    if step == "before the tool":
+        return
+    if step == "after the tool":
+        turn.tool = lambda *_args, **_named: (_ for _ in ()).throw(Died)
+    with pytest.raises(Died):
+        turn.run_tools(pay)
+
+
+@pytest.mark.parametrize(
+    ("step", "safe", "times", "result"),
+    [("before the tool", False, 1, '{"paid": 17}'), ("in the tool", False, 1, "started, outcome unknown"),
+     ("in the tool", True, 2, '{"paid": 17}'), ("after the tool", False, 1, '{"paid": 17}')],
+)  # fmt: skip
+def test_a_tool_that_was_interrupted_is_not_run_twice(store, step, safe, times, result):
+    """After a crash the turn continues: a finished call gives its result, an interrupted one says so, unless it is safe."""
+    ran: list[int] = []
+    die_in(store.open("work", agent="main"), step, ran, safe_to_repeat=safe)
+    session = store.open("work", agent="main", takeover=True)
+
+    def pay(invoice: int) -> dict[str, int]:
+        ran.append(invoice)
+        return {"paid": invoice}
+
+    with session.turn(resume=True) as turn:
+        assert [item["role"] for item in turn.items] == ["user", "assistant"]
+        assert [call["id"] for call in turn.calls] == ["c1"]
+        assert turn.run_tools(session.tool(pay, safe_to_repeat=safe)) == 1
+        assert turn.calls == []
+        last = turn.messages("openai")[-1]
+        turn.reply(completion("done"))
+    assert ran == [17] * times
+    assert last["role"] == "tool"
+    assert result in last["content"]
+    assert len(session.transcript()) == 1
+    assert bool(session.effects.unknown()) == (result == "started, outcome unknown")
+
+
+def test_a_turn_can_die_more_than_once(store):
+    """A continued turn that dies too is continued with the same keys: its finished calls are still not run again."""
+    ran: list[int] = []
+    die_in(store.open("work", agent="main"), "after the tool", ran)
+    for _ in range(3):
+        die_again = store.open("work", agent="main", takeover=True)
+        die_again.turn(resume=True)
+    session = store.open("work", agent="main", takeover=True)
+    with session.turn(resume=True) as turn:
+        turn.run_tools(session.tool(lambda invoice: 1 / 0, name="pay"))
+        assert turn.items[-1]["content"] == '{"paid": 17}'
+    assert ran == [17]
+
+
+def test_errors_of_a_tool_are_for_the_model_and_ours_are_not(store, session):
+    """An exception, wrong arguments and an unknown tool become results; a lost lease is raised."""
+
+    def pay(invoice: int) -> int:
+        raise ValueError(f"no invoice {invoice}")
+
+    with session.turn() as turn:
+        turn.reply(completion(call="c1", invoice=17))
+        turn.reply(completion(call="c2", bill=17))
+        turn.reply(completion(call="c3", name="steal"))
+        turn.run_tools(pay)
+        results = [item for item in turn.items if item["role"] == "tool"]
+        assert all(item["error"] for item in results)
+        assert [item["content"] for item in results] == [
+            "ValueError: no invoice 17",
+            "wrong arguments for pay: missing a required argument: 'invoice'",
+            "there is no tool named 'steal'; the tools are: pay",
+        ]
+        turn.reply(completion(call="c4", invoice=18))
+        store.open("work", agent="main", takeover=True)
+        with pytest.raises(LeaseLost):
+            turn.run_tools(pay)
+        turn.aborted = turn.committed  # nothing more can be recorded here
+        turn.answer = []
+
+
+def test_what_cannot_be_recorded_is_said(session):
+    """A result that is no JSON is no reason to run the tool again, and the model reads what happened."""
+    with session.turn() as turn:
+        turn.reply(completion(call="c1", invoice=17))
+        turn.run_tools(session.tool(lambda invoice: {1, 2}, name="pay"))
+        assert turn.items[-1]["content"] == "[pay ran; what it returned cannot be recorded as JSON]"
+
+
+def test_a_tool_that_takes_too_long_is_unknown_until_it_returns(session):
+    """The loop continues at the timeout with an honest result; when the tool returns later, its outcome is recorded."""
+    go_on = threading.Event()
+
+    @session.tool(timeout=0.05)
+    def pay(invoice: int) -> int:
+        go_on.wait(10)
+        return invoice
+
+    with session.turn() as turn:
+        turn.reply(completion(call="c1", invoice=17))
+        turn.run_tools(pay)
+        assert "started, outcome unknown: pay did not return within 0.05 s" in turn.items[-1]["content"]
+        assert len(session.views.effects.unfinished) == 1
+        go_on.set()
+        deadline = time.monotonic() + 10
+        while session.views.effects.unfinished and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not session.views.effects.unfinished
+    go_on.clear()
+    with pytest.raises(ToolTimedOut):
+        pay(18)
+    go_on.set()
+
+
+def test_an_interrupted_call_of_ones_own_is_unknown(session):
+    """Outside of the loop, an interrupted call raises `EffectUnknown` the next time."""
+
+    @session.tool
+    def pay(invoice: int) -> int:
+        raise Died
+
+    with pytest.raises(Died):
+        pay(17)
+    with pytest.raises(EffectUnknown):
+        pay(17)
+
+
+@pytest.mark.parametrize(("fn", "options"), [(17, {}), (print, {"timeout": 0}), (print, {"timeout": -1})])
+def test_what_is_no_tool_is_refused(session, fn, options):
+    """A tool is a function, and a timeout is a time."""
+    with pytest.raises(InvalidInput):
+        session.tool(fn, **options)
+
+
+def test_awaited_tools_run_at_the_same_time(store):
+    """Calls of one answer run side by side; a slow one times out and stays unknown; plain functions work too."""
+
+    async def main() -> None:
+        session = await aio.over(store).open("awaited", agent="main")
+        met = asyncio.Barrier(2)
+
+        @session.tool(timeout=10)
+        async def meet(number: int) -> int:
+            await met.wait()
+            return number
+
+        @session.tool(timeout=0.05)
+        async def sleep(number: int) -> None:
+            await asyncio.sleep(10)
+
+        def add(number: int) -> int:
+            return number + 1
+
+        async with session.turn() as turn:
+            calls: list[ToolCall] = [
+                {"id": f"c{number}", "name": name, "arguments": {"number": number}}
+                for number, name in enumerate(["meet", "meet", "sleep", "add"])
+            ]
+            await turn.assistant("", tool_calls=calls)
+            assert await turn.run_tools(meet, sleep, add) == 4
+            said = [item["content"] for item in turn.items[1:]]
+        assert said[:2] == ["0", "1"]
+        assert "started, outcome unknown: sleep did not return within 0.05 s" in said[2]
+        assert said[3] == "4"
+        assert len((await session.views()).effects.unfinished) == 1
+
+    asyncio.run(main())

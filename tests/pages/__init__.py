@@ -1,0 +1,1 @@
+"""Pages: a session as HTML, and the report in one file."""

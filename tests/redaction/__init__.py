@@ -1,0 +1,1 @@
+"""What becomes of secrets on their way into a log."""

@@ -1,0 +1,186 @@
+"""Run the frameworks' own test suites, and ours, against the adapters: `./dev frameworks [NAME...]`.
+
+The environments are below `.venvs`, made from `tools/pins/ENVIRONMENT.txt`; frameworks that cannot live side by side
+have one each. Their tests come from their source distributions, by name; nothing of theirs is copied
+into this repository. The table is printed, and written to `docs/frameworks.md`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / ".venvs"
+PAGE = ROOT / "docs" / "frameworks.md"
+BEGIN, END = "<!-- results: written by ./dev frameworks -->", "<!-- end of results -->"
+SECONDS = 900
+"""How long one suite may take."""
+COUNTS = re.compile(r"(\d+) (passed|failed|error|errors|skipped|deselected)")
+
+
+class Failed(Exception):
+    """A step did not work."""
+
+
+def say(text: str) -> None:
+    """Tell what happens."""
+    sys.stderr.write(f"frameworks: {text}\n")
+    sys.stderr.flush()
+
+
+def run(command: list[str], where: Path = ROOT, **environment: str) -> tuple[int, str]:
+    """Run a command and return its status and output."""
+    own = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    try:
+        done = subprocess.run(
+            command, cwd=where, env={**own, "NO_COLOR": "1", "COLUMNS": "200", **environment}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return 1, f"it did not end within {SECONDS} seconds"
+    return done.returncode, done.stdout
+
+
+def environment(name: str) -> Path:
+    """The Python of a framework's environment, made if its list of packages has changed."""
+    pins = ROOT / "tools" / "pins" / f"{name}.txt"
+    wanted = hashlib.sha256(pins.read_bytes() + sys.version.encode()).hexdigest()
+    place = PLACE / name
+    stamp, python = place / "onrecord.stamp", place / "bin" / "python"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return python
+    say(f"making .venvs/{name}")
+    shutil.rmtree(place, ignore_errors=True)
+    installing = [str(python), "-m", "pip", "-q", "--disable-pip-version-check", "install"]
+    for command in (
+        [sys.executable, "-m", "venv", str(place)],
+        [*installing, "-r", str(pins)],
+        [*installing, "--no-build-isolation", "--no-deps", "-e", str(ROOT)],
+    ):
+        status, said = run(command)
+        if status:
+            raise Failed(f"{' '.join(command[-3:])} failed:\n{said[-2000:]}")
+    stamp.write_text(wanted)
+    return python
+
+
+def unpacked(python: Path, sdist: str) -> Path:
+    """The source distribution of a framework, from the registry that pip is configured with."""
+    kept = PLACE / "sdist" / sdist.replace("==", "-")
+    if not kept.exists():
+        say(f"fetching {sdist}")
+        loading = kept.with_suffix(".part")
+        shutil.rmtree(loading, ignore_errors=True)
+        loading.mkdir(parents=True)
+        name = sdist.partition("==")[0]
+        command = [str(python), "-m", "pip", "-q", "--disable-pip-version-check", "download", "--no-deps"]
+        status, said = run([*command, "--no-binary", name, "-d", str(loading), sdist])
+        if status:
+            raise Failed(f"{sdist} could not be fetched:\n{said[-2000:]}")
+        (file,) = loading.glob("*.tar.gz")
+        with tarfile.open(file) as archive:
+            archive.extractall(loading, filter="data")
+        loading.rename(kept)
+    (found,) = (one for one in kept.iterdir() if one.is_dir())
+    return found
+
+
+def counted(said: str) -> dict[str, int]:
+    """How many tests passed, failed and were left out, from the last lines of pytest."""
+    found: dict[str, int] = {}
+    for number, word in COUNTS.findall("\n".join(said.splitlines()[-3:])):
+        found["failed" if word.startswith("error") else word] = int(number)
+    return found
+
+
+def checked(name: str, about: dict[str, Any]) -> dict[str, Any]:
+    """Run one framework's suite and ours."""
+    python = environment(about["environment"])
+    begun = time.monotonic()
+    results: dict[str, Any] = {"name": name, "suite": about["suite"], "versions": versions(python, about)}
+    if "tests" in about:
+        where = unpacked(python, about["sdist"])
+        plugin = ["-p", about["plugin"]] if "plugin" in about else []
+        status, said = run(
+            [str(python), "-m", "pytest", "-q", *plugin, *about["tests"]], where,
+            PYTHONPATH=str(ROOT / "tests" / "frameworks" / "upstream"),
+        )  # fmt: skip
+        results["upstream"] = counted(said) | ({"status": status, "said": said[-3000:]} if status else {})
+    status, said = run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *about["ours"].split()])
+    results["ours"] = counted(said) | ({"status": status, "said": said[-3000:]} if status else {})
+    results["seconds"] = round(time.monotonic() - begun)
+    return results
+
+
+def versions(python: Path, about: dict[str, Any]) -> str:
+    """The version of the framework that was tested."""
+    package = about.get("package") or about.get("sdist", "").partition("==")[0] or about["adapter"]
+    script = f"import importlib.metadata as m; print({package!r}, m.version({package!r}))"
+    return run([str(python), "-c", script])[1].strip()
+
+
+def shown(counts: dict[str, Any] | None) -> str:
+    """Counts in a few words."""
+    if not counts:
+        return "–"
+    words = [f"{counts.get('passed', 0)} passed", *(f"{counts[one]} {one}" for one in ("failed",) if counts.get(one))]
+    return ", ".join(words) + (f" ({counts['deselected']} not portable)" if counts.get("deselected") else "")
+
+
+def table(results: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    lines = ["| framework | its own suite | result | ours | seconds | on |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| {one['versions']} | {one['suite']} | {shown(one.get('upstream'))} | {shown(one['ours'])} "
+        f"| {one['seconds']} | {one['on']} |"
+        for one in results.values()
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Run what was asked for; write the table; fail if anything failed."""
+    known: dict[str, Any] = tomllib.loads((ROOT / "tools" / "frameworks.toml").read_text())
+    wrong = [name for name in arguments if name not in known]
+    if wrong:
+        say(f"there is no framework {wrong[0]!r}; there are {', '.join(known)}")
+        return 2
+    kept = PLACE / "results.json"
+    results: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    failed = []
+    for name in arguments or known:
+        say(f"{name}: its own tests and ours")
+        try:
+            one = checked(name, known[name])
+        except Failed as problem:
+            say(str(problem))
+            failed.append(name)
+            continue
+        for part in ("upstream", "ours"):
+            if one.get(part, {}).get("status"):
+                failed.append(name)
+                sys.stdout.write(one[part].pop("said"))
+        results[name] = one | {"on": time.strftime("%Y-%m-%d")}
+    results = {name: results[name] for name in known if name in results}
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(json.dumps(results, indent=1))
+    page = PAGE.read_text(encoding="utf-8")
+    head, rest = page.split(BEGIN, 1)
+    PAGE.write_text(f"{head}{BEGIN}\n{table(results)}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
+    sys.stdout.write(table(results) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
