@@ -259,6 +259,16 @@ def test_rewards_over_http(proxy):
     assert code_of(reward(reward=2.0, name="late")) == (410, "session_retired")
 
 
+def test_a_session_that_another_proxy_retired_is_gone(start):
+    """A proxy that still has the session in memory answers 410 too: to reads and to turns."""
+    here, there = start(), start()
+    session = here.new()
+    here.chat(session, [USER])
+    assert there.http.delete(f"/sessions/{session}").status_code == 204
+    assert code_of(here.http.get(f"/sessions/{session}")) == (410, "session_retired")
+    assert code_of(here.chat(session, [USER])) == (410, "session_retired")
+
+
 def test_a_turn_is_sampled_again_on_purpose(proxy, engine):
     """With `onrecord-resample: true` the same request is generated again; the new answer replaces the recorded one."""
     session = proxy.new()

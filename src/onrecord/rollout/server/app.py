@@ -4,6 +4,7 @@
     GET    /sessions/{id}                         its record; ?tokens=true with the ids
     DELETE /sessions/{id}                         give it up
     POST   /sessions/{id}/v1/chat/completions     a turn
+    POST   /sessions/{id}/v1/messages             the same in Anthropic's protocol
     POST   /sessions/{id}/samples                 freeze and read its samples; {"acknowledge": digest} confirms them
     POST   /sessions/{id}/reward                  a reward of the session or of one of its turns
     POST   /weights                               the version of the weights, for engines that do not name it
@@ -49,6 +50,7 @@ from onrecord.machine import entropy
 from onrecord.rollout.engines import check_request, load_json
 from onrecord.rollout.matching import canonical, same_json
 from onrecord.rollout.recording import POLICY_AGENT, REWARD, SAMPLE_OPTIONS, read_lane, record_reward, refuse_retired
+from onrecord.rollout.server import messages
 from onrecord.rollout.server.answers import problem, problem_of, respond
 from onrecord.rollout.server.chat import Chat
 from onrecord.rollout.server.guard import Guard
@@ -115,6 +117,7 @@ class Proxy:
             Route("/sessions/{id}/reward", self.reward, methods=["POST"]),
             Route("/sessions/{id}/samples", self.samples, methods=["POST"]),
             Route("/sessions/{id}/v1/chat/completions", self.complete, methods=["POST"]),
+            Route("/sessions/{id}/v1/messages", self.message, methods=["POST"]),
         ]
         handlers: dict[Any, Callable[..., Any]] = {
             OnrecordError: _refused, HTTPException: _no_such_route, ClientDisconnect: _gone, Exception: _broken,
@@ -162,8 +165,7 @@ class Proxy:
 
     async def models(self, _request: Request) -> Response:
         """The engine's list of models, unchanged: clients ask for it to see whether the endpoint works."""
-        answer = await self.upstream.models()
-        return Response(answer.body, answer.status, headers=dict(answer.headers))
+        return _passed(await self.upstream.models())
 
     async def report_weights(self, request: Request) -> Response:
         """Take note of the weights that the engine has from now on; replies that name none are recorded with it."""
@@ -267,10 +269,29 @@ class Proxy:
         self.metrics.answers.labels(str(response.status_code)).inc()
         return response
 
+    async def message(self, request: Request) -> Response:
+        """A turn of a session in Anthropic's protocol."""
+        try:
+            asked = await self._body(request)
+            live = await self._live(request)
+            answer = await self._answer(request, messages.to_chat(asked, live.arguments()))
+            response = _passed(answer) if isinstance(answer, Refusal) else messages.respond(answer, asked)
+        except OnrecordError as error:
+            plain = problem_of(error)
+            response = messages.refused(plain.status_code, error, _retry_header(plain))
+        self.metrics.answers.labels(str(response.status_code)).inc()
+        return response
+
     async def _complete(self, request: Request) -> Response:
+        asked = await self._body(request)
+        answer = await self._answer(request, asked)
+        return _passed(answer) if isinstance(answer, Refusal) else respond(answer, asked)
+
+    async def _answer(self, request: Request, asked: dict[str, Any]) -> str | Refusal:
+        """The recorded answer to a chat request, or the engine's refusal."""
         if self.draining:
             raise ProxyBusy("this proxy is shutting down")
-        asked = check_request(await self._body(request))
+        check_request(asked)
         wanted = canonical({name: value for name, value in asked.items() if not name.startswith("stream")})
         live = await self._live(request)
         turn = live.turn
@@ -286,10 +307,7 @@ class Proxy:
             raise ProxyBusy("this proxy stopped before the turn ended")
         if turn.cancelled():
             raise SessionRetired("the session was deleted while its turn was running")
-        answer = turn.result()
-        if isinstance(answer, Refusal):
-            return Response(answer.body, answer.status, headers=dict(answer.headers))
-        return respond(answer, asked)
+        return turn.result()
 
     # Behind them
 
@@ -358,6 +376,14 @@ def _refuse_unknown(asked: dict[str, Any], known: Sequence[str], what: str) -> N
     unknown = set(asked) - set(known)
     if unknown:
         raise InvalidInput(f"unknown field {min(unknown)!r:.80}", hint=f"the fields of {what}: {', '.join(known)}")
+
+
+def _passed(answer: Refusal) -> Response:
+    return Response(answer.body, answer.status, headers=dict(answer.headers))
+
+
+def _retry_header(response: Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name == "retry-after"}
 
 
 def _takes_over(request: Request) -> bool:

@@ -7,7 +7,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, TrajectoryMoved
-from onrecord.rollout.recording import open_rollout, read_lane
+from onrecord.rollout.recording import open_rollout, read_lane, refuse_retired
+from onrecord.rollout.server.messages import arguments_of
 from onrecord.rollout.turns import ChatRequest, Reply
 
 if TYPE_CHECKING:
@@ -126,6 +127,10 @@ class Live:
             weight_versions=record.weight_versions, abort_cause=record.cause, response_id=record.response_id,
         )  # fmt: skip
 
+    def arguments(self) -> dict[str, str]:
+        """The arguments of the recorded calls, by the id of the call."""
+        return arguments_of(self.rollout.trajectory.messages)
+
     def commit(self, intent: Intent, reply: Reply) -> None:
         """Record a reply as committed."""
         with self._lock:
@@ -155,7 +160,10 @@ class Live:
         """What is on record, as JSON."""
         with self._lock:
             self.rollout.session.refresh()  # another proxy may have continued it
-            return describe(self.rollout.session, self.rollout.refresh().lane, tokens=tokens)
+            lane = self.rollout.refresh().lane
+            if lane.retired is not None:
+                refuse_retired(self.rollout.session)
+            return describe(self.rollout.session, lane, tokens=tokens)
 
     def samples(self, options: dict[str, Any]) -> dict[str, Any]:
         """Freeze the samples and return them: the same bytes at every read."""
