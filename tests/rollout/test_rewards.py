@@ -175,3 +175,30 @@ def test_parquet_has_rewards_and_groups(samples, tmp_path):
     assert one["prompt_length"] == samples[0].prompt_length
     assert json.loads(one["metadata"]) == {"group": "g1"}
     assert {field.name for field in dataclasses.fields(samples[0])} - set(one) == set()
+
+
+def test_branches_share_their_beginning(records, rollout):
+    """Branches have the same ids up to where they leave, and requests, samples and rewards of their own."""
+    messages = play(rollout, 3)
+    whole = [list(record.prompt) + list(record.output) for record in rollout.trajectory.records]
+    branches = []
+    for number in range(2):
+        branched = rollout.branch(f"branch-{number}", turns=1)
+        leaf = open_rollout(records, branched.id)
+        assert leaf.trajectory.num_assistant == 1
+        play(leaf, 1, [*messages[:2], {"role": "tool", "content": f"other {number}", "tool_call_id": "c1"}])
+        leaf.reward(float(number))
+        leaf.freeze()
+        branches += leaf.samples()
+    rollout.freeze()
+    (trunk,) = rollout.samples()
+    for number, sample in enumerate(branches):
+        assert sample.shared_length == trunk.turn_ends[0] == len(whole[0])
+        assert sample.tokens[: sample.shared_length].tolist() == trunk.tokens[: sample.shared_length].tolist()
+        assert sample.tokens.tolist() != trunk.tokens[: len(sample.tokens)].tolist()
+        assert (sample.reward, len(sample.turn_ends)) == (float(number), 2)
+    assert (trunk.reward, trunk.shared_length, len(trunk.turn_ends)) == (None, 0, 3)
+    assert open_rollout(records, rollout.branch("fresh", turns=0).id).trajectory.num_assistant == 0
+    for wrong in (-1, 4, True, "1"):
+        with pytest.raises(InvalidInput, match="3 committed turns"):
+            rollout.branch("wrong", turns=wrong)

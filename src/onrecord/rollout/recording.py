@@ -355,6 +355,11 @@ class Rollout:
         self.refresh()
         return record_reward(self.session, self.lane, reward, turn=turn, name=name)
 
+    def branch(self, name: str, *, turns: int | None = None) -> Session:
+        """A new session that shares the first committed turns of this rollout (all by default)."""
+        self.session.refresh()
+        return branch(self.session, self.refresh().lane, name, turns)
+
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
         """Renew the lease during a long generation; every step renews it too."""
         self.session.renew(seconds)
@@ -369,6 +374,18 @@ class Rollout:
         if self.lane.frozen is None:
             raise Conflict(f"the samples of rollout {self.session.name!r} are not frozen", hint="freeze them first")
         return self.lane.frozen
+
+
+def branch(session: Session, lane: Lane, name: str, turns: int | None = None) -> Session:
+    """A new rollout that shares the first `turns` committed turns of this one (all if None); nothing is copied.
+
+    It has its own requests, samples and rewards: an edit deep in the history, a compacted context or one of several
+    answers to the same prompt is a branch, and each branch is a sample of its own.
+    """
+    count = len(lane.commits) if turns is None else turns
+    if type(count) is not int or not 0 <= count <= len(lane.commits):
+        raise InvalidInput(f"the rollout has {len(lane.commits)} committed turns, not {turns!r:.80}")
+    return session.fork(name, lane.commits[count - 1] if count else 1, agent=lane.agent)
 
 
 def lane_samples(session: Session, lane: Lane, **options: Any) -> list[Sample]:
@@ -388,10 +405,13 @@ def _assembled(session: Session, lane: Lane, **options: Any) -> list[Sample]:
     made = assemble(lane.standing(), session=session.id, **options)
     kept = sum(int(sample.loss_mask.sum()) for sample in made)
     made[0].discarded_tokens = lane.sampled_tokens - kept
-    metadata = session.views.facts.metadata
+    metadata, head = session.views.facts.metadata, session.head
+    inherited = sum(position <= head.forked_at for position in lane.commits) if head.parent else 0
     of_turns = [lane.rewards.get((position, REWARD)) for position in lane.commits]
     for sample in made:
         sample.metadata, sample.group = metadata, str(metadata.get("group") or "")
+        ends = sample.turn_ends if options.get("merge", True) else [0] * sample.index + sample.turn_ends
+        sample.shared_length = ends[min(inherited, len(ends)) - 1] if inherited and ends else 0
         sample.rewards = {name: value for (position, name), value in lane.rewards.items() if not position}
         turns = of_turns[: len(sample.turn_ends)] if options.get("merge", True) else of_turns[sample.index :][:1]
         sample.turn_rewards = [*turns, *[None] * (len(sample.turn_ends) - len(turns))]

@@ -52,6 +52,8 @@ class Sample:
     discarded_tokens: int = 0
     """On the first sample of a session: how many sampled tokens are in none of its samples, because a request
     discarded their turn, they follow a turn that is not COMPLETED, or they did not fit into `max_seq_len`."""
+    shared_length: int = 0
+    """In a branch: how many tokens at its beginning are also in the rollout that it branched from."""
     rewards: dict[str, float] = field(default_factory=dict)
     """The rewards of the whole rollout, by name."""
     turn_rewards: list[float | None] = field(default_factory=list)
@@ -74,7 +76,8 @@ class Sample:
     def about(self) -> dict[str, Any]:
         """Everything but the arrays, as JSON."""
         return self.identity() | {
-            "discarded_tokens": self.discarded_tokens, "prompt_length": self.prompt_length, "reward": self.reward,
+            "discarded_tokens": self.discarded_tokens, "shared_length": self.shared_length,
+            "prompt_length": self.prompt_length, "reward": self.reward,
             "rewards": self.rewards, "turn_rewards": self.turn_rewards, "group": self.group, "metadata": self.metadata,
         }  # fmt: skip
 

@@ -113,7 +113,8 @@ def _parquet(samples: Iterable[Sample]) -> Iterator[bytes]:
         "weight_versions": pa.list_(
             pa.struct([("version", pa.string()), ("start", pa.int32()), ("end", pa.int32())])
         ),
-        "side_payloads": pa.string(), "discarded_tokens": pa.int64(), "prompt_length": pa.int32(),
+        "side_payloads": pa.string(), "discarded_tokens": pa.int64(), "shared_length": pa.int32(),
+        "prompt_length": pa.int32(),
         "reward": pa.float64(), "rewards": pa.string(), "turn_rewards": pa.list_(pa.float64()), "group": pa.string(),
         "metadata": pa.string(),
     })  # fmt: skip
@@ -132,6 +133,7 @@ def _row(sample: Sample) -> dict[str, Any]:
         "cause": sample.cause, "tokens": sample.tokens, "loss_mask": sample.loss_mask, "logprobs": sample.logprobs,
         "provenance": sample.provenance, "turn_ends": sample.turn_ends, "weight_versions": weights,
         "side_payloads": _json(sample.side_payloads), "discarded_tokens": sample.discarded_tokens,
+        "shared_length": sample.shared_length,
         "prompt_length": sample.prompt_length, "reward": sample.reward, "rewards": _json(sample.rewards),
         "turn_rewards": sample.turn_rewards, "group": sample.group, "metadata": _json(sample.metadata),
     }  # fmt: skip

@@ -325,3 +325,21 @@ def test_sessions_stay_with_their_engine(start, engine, tokenizer):
     assert len({proxy.proxy.upstream.order(f"session {number}")[0] for number in range(100)}) > 1
     turns = [len(prompt) for each in (engine, other) for prompt in each.prompts()]
     assert all(first < second for first, second in zip(turns[::2], turns[1::2], strict=True)), "two turns, one engine"
+
+
+def test_branches_over_http(proxy, engine):
+    """An edit deeper than the rollback limit is 400 on the session itself, but not on a branch of it."""
+    session, messages = proxy.new(), [USER]
+    for number in range(3):
+        engine.script.append(says(f"Answer {number}."))
+        messages += [message_of(proxy.chat(session, messages)), USER]
+    edited = [*messages[:2], {"role": "user", "content": "Something else."}]
+    assert proxy.chat(session, edited).status_code == 400
+    made = proxy.http.post(f"/sessions/{session}/branches", json={"turns": 1, "name": "other"}).json()
+    assert (made["turns"], made["branch_of"], made["name"]) == (1, session, "other")
+    assert proxy.chat(made["session_id"], edited).status_code == 200
+    (sample,) = proxy.http.post(f"/sessions/{made['session_id']}/samples").json()["samples"]
+    assert sample["shared_length"] == sample["turn_ends"][0]
+    assert len(proxy.record(session)["records"]) == 3, "the session itself is as it was"
+    for wrong in ({"turns": 9}, {"turns": "1"}, {"name": 7}, {"turn": 1}):
+        assert code_of(proxy.http.post(f"/sessions/{session}/branches", json=wrong)) == (400, "invalid_input")

@@ -6,6 +6,7 @@
     POST   /sessions/{id}/v1/chat/completions     a turn
     POST   /sessions/{id}/v1/messages             the same in Anthropic's protocol
     POST   /sessions/{id}/samples                 freeze and read its samples; {"acknowledge": digest} confirms them
+    POST   /sessions/{id}/branches                a new session that shares its first turns
     POST   /sessions/{id}/reward                  a reward of the session or of one of its turns
     POST   /weights                               the version of the weights, for engines that do not name it
     GET    /v1/models, /sessions/{id}/v1/models   the engine's models
@@ -49,7 +50,15 @@ from onrecord.log.names import is_ulid, make_ulid
 from onrecord.machine import entropy
 from onrecord.rollout.engines import check_request, load_json
 from onrecord.rollout.matching import canonical, same_json
-from onrecord.rollout.recording import POLICY_AGENT, REWARD, SAMPLE_OPTIONS, read_lane, record_reward, refuse_retired
+from onrecord.rollout.recording import (
+    POLICY_AGENT,
+    REWARD,
+    SAMPLE_OPTIONS,
+    branch,
+    read_lane,
+    record_reward,
+    refuse_retired,
+)
 from onrecord.rollout.server import messages
 from onrecord.rollout.server.answers import problem, problem_of, respond
 from onrecord.rollout.server.chat import Chat
@@ -76,6 +85,7 @@ T = TypeVar("T")
 TAKEOVER_HEADER = "onrecord-takeover"
 """With the value `true`, the proxy takes the lease over from its present holder."""
 SESSION_FIELDS = ("name", "metadata", "group")
+BRANCH_FIELDS = ("name", "turns")
 REWARD_FIELDS = ("reward", "turn", "name")
 RESAMPLE_HEADER = "onrecord-resample"
 """With the value `true`, a turn is generated again even if its answer is on record; the new answer replaces it."""
@@ -114,6 +124,7 @@ class Proxy:
             Route("/sessions", self.create, methods=["POST"]),
             Route("/sessions/{id}", self.show, methods=["GET"]),
             Route("/sessions/{id}", self.delete, methods=["DELETE"]),
+            Route("/sessions/{id}/branches", self.branch, methods=["POST"]),
             Route("/sessions/{id}/reward", self.reward, methods=["POST"]),
             Route("/sessions/{id}/samples", self.samples, methods=["POST"]),
             Route("/sessions/{id}/v1/chat/completions", self.complete, methods=["POST"]),
@@ -193,7 +204,7 @@ class Proxy:
 
     def _create(self, name: str | None, metadata: dict[str, Any]) -> dict[str, Any]:
         """A new session. If it has a name, the same request again after a lost reply gets the same session."""
-        chosen = name or f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
+        chosen = name or self._new_name()
         try:
             session = self.records.create(chosen, agent=POLICY_AGENT, metadata=metadata)
             return {"session_id": session.id, "name": chosen, "created": True}
@@ -259,6 +270,25 @@ class Proxy:
         session = self.records.get(id, agent=POLICY_AGENT)
         lane = read_lane(session, POLICY_AGENT, self.policy)
         return record_reward(session, lane, asked.get("reward"), turn=asked.get("turn"), name=name)  # type: ignore[arg-type]  # it checks
+
+    async def branch(self, request: Request) -> Response:
+        """A new session that shares the first turns of this one."""
+        asked, id = await self._body(request, empty=True), _session_id(request)
+        _refuse_unknown(asked, BRANCH_FIELDS, "a branch")
+        if asked.get("name") is not None and not isinstance(asked["name"], str):
+            raise InvalidInput("the name of a session must be text")
+        return JSONResponse(await settled(partial(self._branch, id, asked.get("name"), asked.get("turns"))))
+
+    def _branch(self, id: str, name: str | None, turns: Any) -> dict[str, Any]:
+        session = self.records.get(id, agent=POLICY_AGENT)
+        refuse_retired(session)
+        lane = read_lane(session, POLICY_AGENT, self.policy)
+        new = branch(session, lane, name or self._new_name(), turns)
+        shared = len(read_lane(new, POLICY_AGENT, self.policy).commits)
+        return {"session_id": new.id, "name": new.name, "turns": shared, "branch_of": id}
+
+    def _new_name(self) -> str:
+        return f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
 
     async def complete(self, request: Request) -> Response:
         """A turn of a session."""
