@@ -49,6 +49,7 @@ BENCHES = {
     "rollout_log": rollout.on_record,
     "rollout_recovery": rollout.recovery,
     "rollout_server": rollout_server.load,
+    "rollout_routing": rollout_server.routing,
     "web_home": web.first_page,
     "web_session": web.long_session,
     "web_live": web.live,
