@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,17 @@ if TYPE_CHECKING:
     from onrecord.rollout.trajectory import Policy
     from onrecord.surfaces.cli.shared.call import Call
 
+TOKEN_CHARACTERS = 16
+"""The shortest token that clients of the proxy may have to send."""
 EXAMPLE = "onrecord rollout serve --upstream http://127.0.0.1:30000 --tokenizer models/policy"
 
 
 def serve(call: Call, words: list[str]) -> int:
     """Serve until it is stopped."""
     need(call, words)
-    upstream, place = (option(call, name, EXAMPLE) for name in ("upstream", "tokenizer"))
+    place = option(call, "tokenizer", EXAMPLE)
+    upstreams = call.many("upstream") or [option(call, "upstream", EXAMPLE)]
+    upstream = ", ".join(upstreams)
     try:
         from onrecord.rollout.server.app import Proxy
         from onrecord.rollout.server.loading import load_tokenizer
@@ -35,7 +40,7 @@ def serve(call: Call, words: list[str]) -> int:
             f"the recording proxy needs the package {missing.name}, which is not installed",
             hint='pip install "onrecord[rollout]"',
         ) from None
-    settings, policy = _settings(call, upstream).checked(), _policy(call).checked()
+    settings, policy = _settings(call, upstreams).checked(), _policy(call).checked()
     if is_named(place):
         tokenizer = tokenizer_of(named(place, "tokenizer"), place)
     else:
@@ -57,7 +62,7 @@ def serve(call: Call, words: list[str]) -> int:
     return OK
 
 
-def _settings(call: Call, upstream: str) -> Settings:
+def _settings(call: Call, upstreams: list[str]) -> Settings:
     from onrecord.rollout.server.settings import Settings
 
     chosen: dict[str, Any] = {
@@ -73,7 +78,7 @@ def _settings(call: Call, upstream: str) -> Settings:
         "parse": _function(call, "parser"),
     }
     given = {name: value for name, value in chosen.items() if value is not None}
-    return Settings(upstream, hosts=tuple(call.many("allow-host")), **given)
+    return Settings(upstreams[0], more_upstreams=tuple(upstreams[1:]), hosts=tuple(call.many("allow-host")), **given)
 
 
 def _policy(call: Call) -> Policy:
@@ -84,6 +89,7 @@ def _policy(call: Call) -> Policy:
         "max_rollback": call.number("max-rollback"),
         "max_trim_tokens": call.number("max-trim-tokens"),
         "new_tools": True if "new-tools" in call else None,
+        "refuse_after_length": True if "refuse-after-length" in call else None,
     }
     return Policy(**{name: value for name, value in chosen.items() if value is not None})
 
@@ -101,10 +107,21 @@ def _token(call: Call) -> str | None:
     place = call.get("token-file")
     if place is None:
         return os.environ.get(ROLLOUT_TOKEN_VARIABLE) or None
+    path = Path(place).expanduser()
     try:
-        token = Path(place).expanduser().read_text(encoding="utf-8").strip()
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            raise InvalidInput(f"the token file {path} is not a regular file")
+        if facts.st_mode & 0o077:
+            raise InvalidInput(f"other users may read the token file {path}", hint=f"`chmod 600 {path}`")
+        token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidInput(f"the token file cannot be read: {problem}") from None
     if not token:
         raise InvalidInput(f"{place} is empty", hint="write one line into it: the token")
+    if len(token) < TOKEN_CHARACTERS:
+        raise InvalidInput(
+            f"the token in {place} has {len(token)} characters; it needs at least {TOKEN_CHARACTERS}",
+            hint="`openssl rand -hex 32` prints a good one",
+        )
     return token
