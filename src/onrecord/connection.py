@@ -375,12 +375,15 @@ def load_profile(name: str) -> Profile:
         raise NotFound(f"there is no profile {name!r:.80}", hint=f"use {known}, or the path of a TOML file")
     import tomllib
 
+    from onrecord.machine.files import refuse_special
+
     try:
+        refuse_special(path)
         with open(path, "rb") as file:
             return check(tomllib.loads(file.read(PROFILE_BYTES).decode()), path if is_path else f"profile {name}")
     except OSError as problem:
         raise NotFound(f"{path} cannot be read: {problem.strerror}", hint="a profile is a TOML file") from None
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise InvalidInput(f"{path} is not valid TOML: {problem}", hint="a profile is a TOML file") from None
 
 

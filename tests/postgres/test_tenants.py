@@ -97,7 +97,7 @@ def calls(chance: random.Random, bench: Tenant, loot: Loot) -> Callable[[], Any]
     name, id_ = chance.choice(loot.names), chance.choice(loot.ids)
     draft = bench.draft(data={"text": chance.choice([SECRET, LARGE])}, id=chance.choice([id_, bench.new_id()]))
     opening = bench.draft("session.opened", {"name": name, "project": "/secret", "objective": SECRET}, run=0)
-    erasure = bench.draft("payload.erased", {"scope": "positions"})
+    erasure = bench.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]})
     lease = loot.leases[number]
     choices: list[Callable[[], Any]] = [
         lambda: store.head(session),
@@ -202,7 +202,9 @@ def test_erasure_needs_its_event_its_tenant_and_no_hold(worlds):
     owner, _inside, _alone = worlds
     session = owner.open()
     owner.add(session, "item.added")
-    erased = owner.store.erase(session, [2], owner.draft("payload.erased", {"scope": "positions"}))
+    erased = owner.store.erase(
+        session, [2], owner.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]})
+    )
     owner.add(session, "item.added")
     kept = owner.store.read(session, after=3)
 
@@ -241,7 +243,7 @@ def test_content_is_kept_once_per_tenant(worlds, postgres):
     query = "SELECT tenant, uses FROM onrecord.blobs ORDER BY tenant"
     assert postgres.server.execute(query, database=database) == [("other", 2), ("owner", 2)]
     (session,) = [head.session for head in owner.store.heads()]
-    owner.store.erase(session, [2, 3], owner.draft("payload.erased", {"scope": "positions"}))
+    owner.store.erase(session, [2, 3], owner.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]}))
     assert postgres.server.execute(query, database=database) == [("other", 2)]
     (theirs,) = [head.session for head in inside.store.heads()]
     assert all(record.payload for record in inside.store.read(theirs))

@@ -125,3 +125,15 @@ def test_erasures_that_repeat_themselves_cost_nothing():
         False,
         True,
     ]
+
+
+def test_a_torn_transcript_is_read_in_bounded_time():
+    """A line of 2 MB with 300 beginnings around one long list without an end is given up in time; a whole record after a torn piece is found."""
+    from onrecord.vendors.jsonl import records_of
+
+    begun = time.process_time()
+    found, torn = records_of(b'x{"a":[' + b'{"a":[' * 300 + b"1," * 1_000_000, lambda _record: True)
+    assert (found, torn) == ([], 1)
+    assert time.process_time() - begun < 4
+    found, torn = records_of(b'{"torn": "in the mid{"type": "user"}', lambda record: "type" in record)
+    assert ([one.record for one in found], torn) == ([{"type": "user"}], 1), "the control"

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from onrecord.errors import InvalidInput
 from onrecord.log.names import check_name
+from onrecord.machine.files import refuse_special
 
 TEAM_BYTES = 256 * 1024
 """How much of a team file is read."""
@@ -156,6 +157,7 @@ def members_of(group: Group) -> list[Member]:
 def read_team(path: Path) -> Team:
     """The team that a file describes, or one clear error that names the table."""
     try:
+        refuse_special(path)
         with path.open("rb") as file:
             text = file.read(TEAM_BYTES + 1)
         if len(text) > TEAM_BYTES:
@@ -163,7 +165,7 @@ def read_team(path: Path) -> Team:
         found = tomllib.loads(text.decode())
     except OSError as problem:
         raise InvalidInput(f"{path} cannot be read: {problem.strerror}", hint="name a team file in TOML") from None
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise InvalidInput(f"{path} cannot be read: {problem}", hint="it must be a TOML file") from None
     root = path.resolve().parent
     _refuse_unknown(found, (*_TABLES, "variables"), str(path))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from onrecord.machine import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
+_OPENED = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
 PRIVATE_MODE = 0o600
 """For its owner alone."""
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -25,6 +31,7 @@ def write_file(
     """
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     part.unlink(missing_ok=True)  # of a killed process that had the same number
+    remove_left_over(str(path.parent), f".{path.name}.part-")
     descriptor = os.open(part, _FLAGS, mode)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -42,6 +49,30 @@ def write_file(
             sync_directory(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def refuse_special(path: str | Path) -> None:
+    """`OSError` for a directory, device or named pipe, which would fail later or block for ever.
+
+    A pipe that a shell opened for this process (`<(command)`) is fine: it has a writer.
+    """
+    mode = Path(path).stat().st_mode
+    if stat.S_ISREG(mode) or str(path).startswith(_OPENED):
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def remove_left_over(directory: str, beginning: str) -> None:
+    """Remove the parts of files that killed processes left: their names end with the number of the process."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            number = entry.name.removeprefix(beginning)
+            if entry.name == number or not number.isdigit() or not entry.is_file(follow_symlinks=False):
+                continue
+            if started(int(number)) is None:
+                Path(entry.path).unlink(missing_ok=True)
 
 
 def _rename_without_replacing(part: Path, path: Path) -> None:

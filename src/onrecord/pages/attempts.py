@@ -90,9 +90,10 @@ def metric_plot(attempts: Sequence[Mapping[str, Any]], name: str) -> str:
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _one, _value in placed)
     dots = "".join(_dot(*one) for one in placed)
     base, first, last = _HEIGHT - _PAD, points[0][0]["number"], points[-1][0]["number"]
+    about = f"{attribute(name)} over {len(points)} attempts"
     return (
         f'<figure class="plot"><figcaption>{shown(name)}</figcaption>'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="group" aria-label="{attribute(name)} over {len(points)} attempts">'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="group" aria-label="{about}">'
         f'<line class="axis" x1="{_PAD}" y1="{base}" x2="{_WIDTH - _PAD}" y2="{base}"/>'
         f'<text x="{_PAD}" y="14">{attribute(f"{high:g}")}</text>'
         f'<text x="{_PAD}" y="{_HEIGHT - 8}">{attribute(f"{low:g}")}, attempt {first}</text>'

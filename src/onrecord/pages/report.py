@@ -16,6 +16,7 @@ from onrecord.pages.board import board_cards, draw_board
 from onrecord.pages.costs import usage_table
 from onrecord.pages.entries import TURN, entries_of
 from onrecord.pages.frame import STYLE, header, script, tabs
+from onrecord.pages.highlight import uncoloured
 from onrecord.pages.inspector import payload, short_hash
 from onrecord.pages.lanes import Picture, draw_lanes
 from onrecord.pages.options import Options
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 PAYLOAD_SHOWN = 2_000
 """How many characters of a payload the list of events shows; the log has all of it."""
+COLOURED_ENTRIES = 2_000
+"""In a longer report, code has no colours: it opens sooner without their elements."""
 _UNLISTED = frozenset({"usage.recorded", "attention.given"})
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "
@@ -91,7 +94,7 @@ def report(contents: Contents) -> Iterator[str]:
     )
     yield _top(contents)
     picture = Picture().fold(events)
-    yield f'<div class="lanes">{draw_lanes(picture)}</div>\n'
+    yield f'<section class="lanes" aria-label="Lanes">{draw_lanes(picture)}</section>\n'
     spans = spans_of(whole.head, events, _chapters(contents))
     yield _bars(contents, entries)
     yield '<main class="cols">\n<section class="note" id="note" aria-label="What the next agent reads">'
@@ -149,7 +152,10 @@ def _top(contents: Contents) -> str:
 
         cost = cost_of(total_of(contents.usage)) if contents.usage else ""
         chips.append((" · ".join(filter(None, (f"{tokens(spend.tokens)} tokens", cost))), ""))
-    return header(head.name, crumb=head.project, chips=chips, command=contents.command) + "\n"
+    return (
+        header(head.name, crumb=head.project.rstrip("/").rpartition("/")[2], chips=chips, command=contents.command)
+        + "\n"
+    )
 
 
 def _bars(contents: Contents, entries: Sequence[Entry]) -> str:
@@ -160,12 +166,12 @@ def _bars(contents: Contents, entries: Sequence[Entry]) -> str:
     ]  # fmt: skip
     first, last = contents.first, whole.position
     return (
-        f'<div class="bars">{tabs(names)}'
+        f'<section class="bars" aria-label="Parts, search and position">{tabs(names)}'
         '<form class="find js" role="search" hidden><input type="search" placeholder="Search  ( / )" '
         'aria-label="Search the timeline"><span class="ev" role="status"></span></form>'
         '<div class="slider js" hidden><button type="button" aria-label="Play">▶</button>'
         f'<input type="range" min="{first}" max="{last}" value="{last}" aria-label="Position">'
-        f"<output>position {last} of {last}</output></div></div>\n"
+        f"<output>position {last} of {last}</output></div></section>\n"
     )
 
 
@@ -178,9 +184,10 @@ def _note(contents: Contents, lines: list[Line]) -> str:
 def _timeline(contents: Contents, entries: Sequence[Entry]) -> Iterator[str]:
     if contents.first > 1:
         yield f'<p class="ev">This report begins at position {contents.first}; the log has everything before it.</p>'
+    drawn = draw_timeline(entries, contents.options)
+    yield from drawn if len(entries) <= COLOURED_ENTRIES else map(uncoloured, drawn)
     if not any(entry.kind == TURN for entry in entries):
         yield '<p class="empty">No agent has said anything yet.</p>'
-    yield from draw_timeline(entries, contents.options)
 
 
 def _events(contents: Contents, drawn: set[int]) -> Iterator[str]:

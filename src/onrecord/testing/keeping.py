@@ -196,7 +196,7 @@ class SnapshotContract(Workbench):
         child = self.fork(session, 2)
         for one in (session, child):
             self.store.save(one, Snapshot("note", self.store.head(one).position, bytes(32), b"secret"))
-        self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions"}))
+        self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]}))
         assert self.store.snapshot(session, "note") is None
         assert self.store.snapshot(child, "note") is None
 
@@ -205,7 +205,9 @@ class SnapshotContract(Workbench):
         session = self.open()
         self.add(session, "item.added")
         late = Snapshot("note", 2, self.store.head(session).hash, b"secret")
-        receipt = self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions"}))
+        receipt = self.store.erase(
+            session, [2], self.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]})
+        )
         self.store.save(session, late)
         assert self.store.snapshot(session, "note") is None
         fresh = Snapshot("note", receipt.position, receipt.hash, b"clean")
@@ -302,7 +304,7 @@ class ErasureContract(Workbench):
         for word in ("canary", "sparrow"):
             self.store.append(session, [self.draft(data={"text": f"{word} bird"})])
         assert self.store.search("canary") == [Hit(session, 2)]
-        self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions"}))
+        self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]}))
         assert self.store.search("canary") == []
         assert self.store.search("bird") == [Hit(session, 3)]
 
@@ -311,7 +313,7 @@ class ErasureContract(Workbench):
         session = self.open()
         draft = self.draft()
         self.store.append(session, [draft])
-        self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions"}))
+        self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]}))
         (receipt,) = self.store.append(session, [draft])
         assert (receipt.position, receipt.new) == (2, False)
 
@@ -319,17 +321,24 @@ class ErasureContract(Workbench):
         """An erasure can be retried with the same event, and positions may be erased twice."""
         session = self.open()
         self.add(session, "item.added")
-        draft = self.draft("payload.erased", {"scope": "positions"})
+        draft = self.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]})
         first = self.store.erase(session, [2], draft)
         assert self.store.erase(session, [2], draft) == first._replace(new=False)
-        assert self.store.erase(session, [2], self.draft("payload.erased", {"scope": "again"})).position == 4
+        assert (
+            self.store.erase(
+                session, [2], self.draft("payload.erased", {"scope": "again", "ranges": [[1, 999_999]]})
+            ).position
+            == 4
+        )
 
     def test_a_hold_protects(self) -> None:
         """In a session with a hold, an erasure erases nothing and appends nothing."""
         session = self.open()
         self.add(session, "item.added", "session.held")
         with raises(SessionHeld):
-            self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions"}))
+            self.store.erase(
+                session, [2], self.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]})
+            )
         assert self.store.read(session, after=1, upto=2)[0].payload is not None
         assert self.store.head(session).position == 3
 
@@ -340,14 +349,16 @@ class ErasureContract(Workbench):
         child = self.fork(session, 2)
         for position, error in ((2, InvalidInput), (9, EventNotFound)):
             with raises(error):
-                self.store.erase(child, [3, position], self.draft("payload.erased", {"scope": "positions"}))
+                self.store.erase(
+                    child, [3, position], self.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]})
+                )
         assert self.store.head(child).position == 3
         assert all(record.payload is not None for record in self.store.read(child))
 
     def test_a_session_erased_as_a_whole_takes_no_more_work(self) -> None:
         """Scope `all` ends the session: its id stays taken and nothing can be appended."""
         session = self.open()
-        self.store.erase(session, [1], self.draft("payload.erased", {"scope": "all"}))
+        self.store.erase(session, [1], self.draft("payload.erased", {"scope": "all", "ranges": [[1, 999_999]]}))
         head = self.store.head(session)
         assert (head.status, head.title) == (heads.ERASED, "")
         with raises(SessionErased):
@@ -367,7 +378,7 @@ class TakingOverContract(Workbench):
         payloads = [record.payload or b"" for record in self.store.read(session, after=1)]
         assert [len(payload) for payload in payloads] == [len(text) + len('{"text":""}') for text in texts]
         assert payloads[2] == payloads[4]
-        self.store.erase(session, [4], self.draft("payload.erased", {"scope": "positions"}))
+        self.store.erase(session, [4], self.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]}))
         kept = self.store.read(session, after=3, upto=6)
         assert [record.payload for record in kept] == [None, payloads[3], payloads[4]]
         assert derived(self.store.read(session)) == self.store.head(session).hash
@@ -385,7 +396,7 @@ class TakingOverContract(Workbench):
         """An installed log reads exactly as it did in its source, erased payloads included, and can be appended to."""
         session = self.open()
         self.add(session, "item.added", "item.added")
-        self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions"}))
+        self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions", "ranges": [[1, 999_999]]}))
         head, records = self.store.head(session), self.store.read(session)
         other = self.make_store()
         try:

@@ -31,6 +31,8 @@ RECORD_START = r'\{"'
 HALVES = r"\\u[dD][89a-fA-F]"
 SALVAGE_TRIES = 5_000
 """At how many positions of a torn line a whole record is searched."""
+SALVAGE_CHARACTERS = 8 * 1024 * 1024
+"""How many characters are read in that search: a line of many beginnings without ends is not read for each of them."""
 
 Record = dict[str, Any]
 
@@ -132,6 +134,7 @@ def records_of(line: bytes, whole: Callable[[Record], bool]) -> tuple[list[Found
     found: list[Found] = []
     torn = 0
     position = 0
+    search = _Search()
     while position < len(text):
         if text[position].isspace():
             position += 1
@@ -139,7 +142,7 @@ def records_of(line: bytes, whole: Callable[[Record], bool]) -> tuple[list[Found
         begun = _record_at(text, position)
         if begun is None:
             torn += 1
-            position = _glued(text, position + 1, whole)
+            position = search.next(text, position + 1, whole)
         else:
             accepted, broken = _accept(text[position : begun[1]], begun[0])
             found += accepted
@@ -164,15 +167,40 @@ def _record_at(text: str, position: int) -> tuple[Record, int] | None:
     return (value, end) if isinstance(value, dict) else None
 
 
-def _glued(text: str, position: int, whole: Callable[[Record], bool]) -> int:
-    """Where a whole record begins after a torn piece; the end if there is none."""
-    for tried, start in enumerate(re.compile(RECORD_START).finditer(text, position)):
-        if tried >= SALVAGE_TRIES:
-            break
-        found = _record_at(text, start.start())
-        if found is not None and whole(found[0]):
-            return start.start()
-    return len(text)
+class _Search:
+    """Looks for whole records in one torn line, with limits on all of its tries together."""
+
+    def __init__(self) -> None:
+        self._tries = SALVAGE_TRIES
+        self._characters = SALVAGE_CHARACTERS
+
+    def next(self, text: str, position: int, whole: Callable[[Record], bool]) -> int:
+        """Where a whole record begins after a torn piece; the end if there is none."""
+        for start in re.compile(RECORD_START).finditer(text, position):
+            if self._tries <= 0 or self._characters <= 0:
+                break
+            self._tries -= 1
+            found = self._record_at(text, start.start())
+            if found is not None and whole(found):
+                return start.start()
+        return len(text)
+
+    def _record_at(self, text: str, position: int) -> Record | None:
+        try:
+            value, end = _DECODER.raw_decode(text, position)
+        except RecursionError:
+            self._characters = 0
+            return None
+        except json.JSONDecodeError as problem:
+            # A string without an end is blamed where it begins, and was read to the end of the text.
+            unended = problem.msg.startswith("Unterminated")
+            self._characters -= (len(text) if unended else problem.pos) - position
+            return None
+        except ValueError:  # a number that is none
+            self._characters -= len(text) - position
+            return None
+        self._characters -= end - position
+        return value if isinstance(value, dict) else None
 
 
 def _no_number(name: str) -> NoReturn:

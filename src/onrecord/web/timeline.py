@@ -1,6 +1,6 @@
 """A stretch of the timeline, read from the middle of a log: only what it shows, and as much more as it depends on.
 
-A turn belongs to the stretch in which it began. How it ended may stand far behind, so the read goes on until each of
+A turn belongs to the stretch in which it began. Its end may come much later, so the read continues until each of
 its turns has an end or a successor. A long turn becomes several rows, so that a browser draws only what is in sight.
 """
 
@@ -86,7 +86,7 @@ def _complete(store: Store, whole: Whole, events: list[Event], last: int) -> tup
 
 
 def _is_cut(found: list[Entry], last: int) -> bool:
-    """Whether a turn may go on, or be superseded, behind what was read: it is the last one of its lane."""
+    """Whether a turn may continue, or be superseded, after what was read: it is the last one of its lane."""
     ends: dict[str, Entry] = {}
     for entry in found:
         if entry.turn is not None:

@@ -16,6 +16,7 @@ from typing import Self
 
 from onrecord.machine.pump import Pump
 from onrecord.machine.signals import NotedSignals
+from onrecord.views.render import visible
 from onrecord.work.groups import Child, end_group
 from onrecord.work.outputs import Kept
 from onrecord.work.ran import Ran
@@ -67,7 +68,7 @@ class SuspendedCommand:
         """Let it run to its end; nothing of its process group outlives it."""
         child = self._child
         if child is None:
-            said = f"{self.problem}\n"
+            said = f"{visible(self.problem)}\n"
             return Ran(NOT_FOUND, 0.0, said, said, len(said), 0, unshown=((_ERR, said.encode()),) if show else ())
         started = time.monotonic()
         watch = _Watch(child, show=show, stop=stop or noted_stops())

@@ -18,7 +18,8 @@ ARCHIVES_LIMIT = 10_000
 """How many numbered copies may be beside one file."""
 STEALTH_KEY = "stealth"
 """The scratch value of a session that keeps its files beside the store instead of in the worktree."""
-_SHARED_MODE = 0o666
+FOLDER = ".onrecord"
+"""Our own folder in a worktree. It ignores itself in git: a note may quote what no one wants to publish."""
 
 
 class Paths(NamedTuple):
@@ -29,9 +30,10 @@ class Paths(NamedTuple):
 
 
 def refuse_link(path: Path) -> None:
-    """A symbolic link is the user's; what it leads to is never written."""
-    if path.is_symlink():
-        raise Conflict(f"{path} is a symbolic link", hint="onrecord writes only a file of its own there")
+    """A symbolic link is the user's, or came with a repository; what it leads to is never written."""
+    for part in (path, path.parent) if path.parent.name == FOLDER else (path,):
+        if part.is_symlink():
+            raise Conflict(f"{part} is a symbolic link", hint="onrecord writes only a file of its own there")
 
 
 def content_of(path: Path) -> bytes | None:
@@ -49,9 +51,14 @@ def content_of(path: Path) -> bytes | None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a whole file, with the permissions that the user's other files have."""
+    """Write a whole file, for its owner alone; one that exists keeps the permissions that it has."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, [content], mode=_SHARED_MODE)
+    if path.parent.name == FOLDER:
+        ignored = path.parent / ".gitignore"
+        if not os.path.lexists(ignored):
+            write_file(ignored, [b"*\n"])
+    mode = path.stat().st_mode & 0o777 if path.exists() else None
+    write_file(path, [content], exact_mode=mode)
 
 
 def archive(path: Path, mark: str, *, copy: bool = False) -> Path:

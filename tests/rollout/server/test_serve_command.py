@@ -110,10 +110,11 @@ def test_it_says_where_it_is(tokenizer_place, tmp_path, engine):
 
 def test_a_token_comes_from_a_file_or_the_environment(serve, tmp_path):
     """The token is never on the command line; with one, every route but /health requires it."""
-    (tmp_path / "token").write_text("open-sesame\n")
-    for server in (serve("--token-file", str(tmp_path / "token")), serve(ONRECORD_ROLLOUT_TOKEN="open-sesame")):
+    (tmp_path / "token").write_text("open-sesame-open-sesame\n")
+    (tmp_path / "token").chmod(0o600)
+    for server in (serve("--token-file", str(tmp_path / "token")), serve(ONRECORD_ROLLOUT_TOKEN="open-sesame-open-sesame")):
         assert httpx.post(f"{server.url}/sessions", trust_env=False).status_code == 401
-        headers = {"authorization": "Bearer open-sesame"}
+        headers = {"authorization": "Bearer open-sesame-open-sesame"}
         assert httpx.post(f"{server.url}/sessions", headers=headers, trust_env=False).status_code == 200
         assert httpx.get(f"{server.url}/health", trust_env=False).status_code == 200
 
@@ -124,7 +125,7 @@ def test_what_cannot_start_says_why(tokenizer_place, tmp_path):
     known = ("--upstream", "http://127.0.0.1:1", "--tokenizer", str(tokenizer_place), "--store", store)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        (tmp_path / "empty").write_text("")
+        (tmp_path / "empty").touch(0o600)
         for words, part in (
             (("--tokenizer", str(tokenizer_place), "--store", store), "needs --upstream"),
             (("--upstream", "http://x", "--store", store), "needs --tokenizer"),

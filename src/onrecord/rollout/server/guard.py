@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATH = "/health"
+READING = ("GET", "HEAD", "OPTIONS")
+FORM_TYPES = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
+"""The content types that a page of another site may send without a preflight request."""
 
 
 class Guard:
@@ -33,17 +36,23 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request pass, or answer it."""
         if scope["type"] == "http" and scope["path"] != OPEN_PATH:
-            refusal = self.refusal(Headers(scope=scope))
+            refusal = self.refusal(Headers(scope=scope), scope["method"])
             if refusal is not None:
                 await refusal(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
-    def refusal(self, headers: Headers) -> Response | None:
+    def refusal(self, headers: Headers, method: str = "GET") -> Response | None:
         """The answer to a request without access; None if it may pass."""
         origin = headers.get("origin")
-        if origin is not None and _host_of(origin) not in self.hosts:
+        if origin is not None and not self._is_own(origin, headers.get("host", "")):
             return problem(403, "forbidden", "web pages from other origins may not use this proxy")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if method not in READING and kind in FORM_TYPES:
+            # A page can send these to any address without asking; JSON it cannot.
+            return problem(
+                415, "unsupported_media_type", "the body must be JSON", hint="send Content-Type: application/json"
+            )
         if self.token is None:
             if _host_of(f"//{headers.get('host', '')}") not in self.hosts:
                 return problem(
@@ -58,6 +67,14 @@ class Guard:
                 hint="send the header Authorization: Bearer TOKEN",
             )  # fmt: skip
         return None
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Whether a page is this proxy's own: another port of this machine is another program."""
+        try:
+            page, here = urlsplit(origin), urlsplit(f"//{host}")
+            return page.hostname in self.hosts and (page.hostname, page.port) == (here.hostname, here.port)
+        except ValueError:
+            return False
 
 
 def _host_of(url: str) -> str | None:

@@ -57,7 +57,11 @@ def address_of(url: str, tenant: str | None = None) -> Address:
         raise InvalidInput(
             "the password in this URL is not encoded", hint="write / as %2F, ? as %3F, # as %23, @ as %40"
         )
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    options = dict(given)
+    if len(options) != len(given):
+        twice = next(name for name, _value in given if [one for one, _value in given].count(name) > 1)
+        raise InvalidInput(f"the URL names {twice!r:.40} twice", hint="name each option once")
     chosen = check_name(options.pop("tenant", "") or tenant or DEFAULT_TENANT, "tenant")
     notify = options.pop("notify", "off")
     if notify not in _SWITCH:

@@ -36,8 +36,8 @@ def values_of(head: Head) -> dict[str, Any]:
 def pack(payloads: Payloads, events: Iterable[Draft | Record]) -> list[Packed]:
     """The form in which each payload is kept; an erased one is nothing."""
     return [
-        Packed(PLAIN, b"", None)
-        if event.payload is None
+        Packed(PLAIN, event.payload or b"", None)
+        if event.payload is None or event.kind == "payload.erased"  # the database reads what an erasure names
         else payloads.pack(event.payload, FACTS_FROM if tier_of(event.kind) == DURABLE else COMPRESS_FROM)
         for event in events
     ]

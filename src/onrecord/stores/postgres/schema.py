@@ -31,6 +31,11 @@ OWNER, APP = "onrecord_owner", "onrecord_app"
 LOCK_SECONDS = 60.0
 """How long a migration tries to get the lock of a table, in short waits."""
 
+INIT_TRIES = 20
+"""How often `initialise` tries again while other processes make the same store."""
+_MEETING_SECONDS = 0.25
+_MEETING_STATES = ("42P06", "42P07", "42710", "23505", "40001", "40P01", "XX000", "55P03")
+"""A schema, table, role or row that another transaction has just made; a deadlock; a tuple changed meanwhile."""
 _ADMIN = queries("postgres", "admin.sql")
 _LOCKED_OUT = "55P03"
 
@@ -65,26 +70,38 @@ def check(facts: Mapping[str, str], shown: str) -> None:
 
 
 def initialise(address: Address, roles: Roles) -> Done:
-    """Make roles, tables, policies and grants in one transaction; does nothing where a store exists."""
-    try:
-        with _connected(address) as connection:
-            _refuse_old_server(connection)
-            present = read_facts(connection)
-            if present is not None:
-                return Done(int(present["schema"]), int(present["schema"]), _roles(present))
-            with connection.transaction():
-                _make_roles(connection, roles)
-                _run(connection, _ADMIN["make_schema"], roles)
-                _run(connection, _ADMIN["become"], roles)
-                for step in steps(load("postgres", "schema.sql")):
-                    _run(connection, step)
-                _grant(connection, roles)
-                facts = {"schema": SCHEMA_VERSION, "usable_from": USABLE_FROM, "secret": os.urandom(32).hex()}
-                for name, value in (facts | roles._asdict()).items():
-                    connection.execute(_ADMIN["set_meta"].encode(), {"name": name, "value": str(value)})
-            return Done(0, SCHEMA_VERSION, roles)
-    except psycopg.Error as problem:
-        raise store_error(problem, address.shown) from problem
+    """Make roles, tables, policies and grants in one transaction; does nothing where a store exists.
+
+    Of several that begin at the same moment one makes the store; the others meet what it makes, and then find it.
+    """
+    tries = 1
+    while True:
+        try:
+            return _initialise(address, roles)
+        except psycopg.Error as problem:
+            if state_of(problem) not in _MEETING_STATES or tries >= INIT_TRIES:
+                raise store_error(problem, address.shown) from problem
+        tries += 1
+        time.sleep(_MEETING_SECONDS)
+
+
+def _initialise(address: Address, roles: Roles) -> Done:
+    with _connected(address) as connection:
+        _refuse_old_server(connection)
+        present = read_facts(connection)
+        if present is not None:
+            return Done(int(present["schema"]), int(present["schema"]), _roles(present))
+        with connection.transaction():
+            _make_roles(connection, roles)
+            _run(connection, _ADMIN["make_schema"], roles)
+            _run(connection, _ADMIN["become"], roles)
+            for step in steps(load("postgres", "schema.sql")):
+                _run(connection, step)
+            _grant(connection, roles)
+            facts = {"schema": SCHEMA_VERSION, "usable_from": USABLE_FROM, "secret": os.urandom(32).hex()}
+            for name, value in (facts | roles._asdict()).items():
+                connection.execute(_ADMIN["set_meta"].encode(), {"name": name, "value": str(value)})
+        return Done(0, SCHEMA_VERSION, roles)
 
 
 def migrate(address: Address) -> Done:

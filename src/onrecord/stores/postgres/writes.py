@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from onrecord.errors import Conflict
+from onrecord.errors import Conflict, InvalidInput
 from onrecord.log.store import Receipt
 from onrecord.stores.postgres.append import Delivery, PendingAppend, Remembered, rename, take_name
 from onrecord.stores.postgres.rows import blobs_of, columns_of, head_of, pack, values_of
@@ -55,7 +55,9 @@ def erase(
             receipts = delivery.under_lock(connection).receipts
             which = {"session": session, "positions": chosen, "said_at": receipts[0].position}
             keys = [row[0] for row in send(connection, "blob_keys", which).fetchall()]
-            send(connection, "erase", which)
+            ((erased,),) = send(connection, "erase", which).fetchall()
+            if erased != len(chosen):
+                raise InvalidInput("the erasure event does not name every position that it erases")
             send(connection, "drop_unused", {"keys": keys})
             send(connection, "drop_words", which)
             heirs = [row[0] for row in send(connection, "scrub", which).fetchall()]

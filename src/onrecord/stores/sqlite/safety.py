@@ -32,20 +32,65 @@ _USE_POSTGRESQL = "keep the store on a local disk (set ONRECORD_STORE), or use P
 
 
 def resolve(path: str) -> str:
-    """The real path of a database file: links followed, its directory created if it is missing."""
-    real = os.path.realpath(os.path.expanduser(path))
+    """The real path of a database file: links followed, its directory created if it is missing.
+
+    A link that another user made could lead anywhere, and one that leads nowhere would decide where a store is made:
+    both are refused.
+    """
+    named = os.path.abspath(os.path.expanduser(path))
+    refuse_planted(named)
+    real = os.path.realpath(named)
     _make_directory(os.path.dirname(real))
     return real
 
 
+def refuse_planted(path: str) -> None:
+    """Refuse a path with a link that another user made, or whose last part is a link to nothing."""
+    part = path
+    while part != os.path.dirname(part):
+        if os.path.islink(part) and os.lstat(part).st_uid not in (os.geteuid(), 0):
+            raise StoreUnsafe(
+                f"{part} is a symbolic link that another user made", hint="set ONRECORD_STORE to a path of your own"
+            )
+        part = os.path.dirname(part)
+    if os.path.islink(path) and not os.path.exists(path):
+        raise StoreUnsafe(f"{path} is a symbolic link to a file that does not exist", hint="remove the link")
+
+
 def check(path: str) -> bool:
-    """Refuse a path that is not safe and create a missing file; True when the file was created just now."""
+    """Refuse a path that is not safe and create a missing file; True when the file was created just now.
+
+    No existing file is changed: whether it is a store of ours is known only once it is open (`tighten`).
+    """
     _check_directory(os.path.dirname(path))
     refuse_network(path)
     made = _make_file(path)
     for companion in COMPANIONS:
         _check_file(path + companion)
+    if not made:
+        _refuse_empty(path)
     return made
+
+
+def tighten(path: str) -> None:
+    """Close the files of a store to other users; the caller has opened it, so it is a store of ours."""
+    for companion in COMPANIONS:
+        try:
+            mode = os.lstat(path + companion).st_mode
+        except OSError:
+            continue
+        if stat.S_ISREG(mode) and mode & _OTHERS_MAY_ANYTHING:
+            _tighten(path + companion, mode)
+
+
+def _refuse_empty(path: str) -> None:
+    """An empty file may be a store that another process is making; one that others may read is another program's."""
+    facts = os.lstat(path)
+    if facts.st_size == 0 and facts.st_mode & _OTHERS_MAY_ANYTHING:
+        raise StoreUnsafe(
+            f"{path} is an empty file that onrecord did not make",
+            hint="remove it if it is not needed, or set ONRECORD_STORE to another path",
+        )
 
 
 def _make_directory(directory: str) -> None:
@@ -124,8 +169,6 @@ def _check_file(path: str) -> None:
             f"other users may write to {path}, so its content cannot be trusted",
             hint=f"verify it, then remove that permission: chmod 600 {path}",
         )
-    if facts.st_mode & _OTHERS_MAY_ANYTHING:
-        _tighten(path, facts.st_mode)
 
 
 def _tighten(path: str, mode: int) -> None:

@@ -70,6 +70,7 @@ class SQLiteStore:
             self._readers.add(prepare(self.path, lock, durability))
         except apsw.Error as problem:
             raise store_error(problem, self.path) from problem
+        safety.tighten(self.path)
         self._writer = Writer(self.path, lock, durability)
         self._remembered = Remembered()
         self._secret = b""

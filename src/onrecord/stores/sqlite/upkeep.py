@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from onrecord.errors import InvalidInput, StoreError
+from onrecord.machine.files import remove_left_over
 from onrecord.stores.sqlite import safety
 from onrecord.stores.sqlite.connection import open_reader, open_writer, store_error, versions
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from onrecord.stores.sqlite.readers import Readers
 
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
+IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "zram")
+"""File systems that forget everything without power."""
 _POWER_CUT = {
     "off": "recent commits, or the whole file",
     "normal": "the commits since the last WAL checkpoint; nothing is damaged",
@@ -33,6 +36,7 @@ def back_up(path: str, target: str) -> str:
     real = safety.resolve(target)
     _refuse_existing(real)
     part = f"{real}.part-{os.getpid()}"
+    remove_left_over(os.path.dirname(real), f"{os.path.basename(real)}.part-")
     try:
         _make_empty(part)
         _copy(path, part)
@@ -114,10 +118,20 @@ def describe(path: str, durability: str, readers: Readers, *, check: bool) -> di
     facts |= dict(zip(("sessions", "events", "blobs", "snapshots", "leases"), counts, strict=True))
     facts["search_behind"] = sum(end - start for _number, _id, start, end in readers.ask("behind", (None, None)))
     facts |= _settings(path, durability)
-    facts["power_cut_can_lose"] = _POWER_CUT.get(facts["synchronous"], "unknown: nothing can be written here")
+    facts["writable"] = os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
+    facts["power_cut_can_lose"] = _power_cut(facts)
     if check:
         facts["integrity"] = _integrity(path)
     return facts
+
+
+def _power_cut(facts: dict[str, Any]) -> str:
+    """What a power cut can lose here, whatever SQLite was asked to do."""
+    if facts["file_system"] in IN_MEMORY:
+        return f"everything: {facts['file_system']} is in memory"
+    if not facts["writable"]:
+        return "nothing: the store can only be read here"
+    return _POWER_CUT.get(facts["synchronous"], "unknown")
 
 
 def _settings(path: str, durability: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ _PHASES = "onrecord.surfaces.cli.work.phases"
 _PROJECT = "onrecord.surfaces.cli.sessions.project"
 _PROVE = "onrecord.surfaces.cli.upkeep.prove"
 _RECORD = "onrecord.surfaces.cli.sessions.record"
+_REDACT = "onrecord.surfaces.cli.upkeep.redact"
 _RETAIN = "onrecord.surfaces.cli.upkeep.retain"
 _ROLLOUT = "onrecord.surfaces.cli.rollout.verb"
 _RUN = "onrecord.surfaces.cli.work.run"
@@ -420,6 +421,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--position", "erase the content of this event", "N", many=True),
          Option("--all", "erase all content of the session"), REASON, YES, SESSION, AGENT,
          example='onrecord erase fix-invite-403 --position 7 --reason "a password"'),
+    Verb(KEEP, "redact", "[NAME]", "Find secrets in a log and erase the events that have them", _REDACT, DRY_RUN, YES,
+         SESSION, AGENT, example="onrecord redact fix-invite-403 --dry-run"),
 
     Verb(TOOL, "setup", "[VENDOR...]", "Install hooks and instructions for coding agents, or remove them",
          _SETUP, Option("--project", "for this project (default)"),
@@ -429,6 +432,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--print", "only print the text for each file"),
          Option("--force", "also where our part was changed by hand"),
          Option("--yes", "do not ask: record every conversation from now on, and import earlier ones", short="-y"),
+         Option("--no-tools", "do not register the MCP server that gives agents tools"),
          Option("--no-auto", "record only what `onrecord start` starts; also switches automatic recording off"),
          Option("--history", "import the conversations of the last DAYS days (default: 30; 0: none)", "DAYS"),
          takes=("[WORDS...]",),

@@ -126,7 +126,7 @@ export class Timeline {
     return known.rows.reduce((sum, row) => sum + row.height, 0);
   }
 
-  /** The height of a stretch that nobody has read: that of the others. */
+  /** The height of a stretch that was never read: that of the others. */
   get usual() {
     const known = [...this.stretches.values()];
     const rows = known.flatMap((one) => one.rows);
@@ -272,7 +272,7 @@ export class Timeline {
 
   /** @param {number} position */
   select(position) {
-    this.selected = this.rowOf(position);
+    this.selected = position && this.rowOf(position);
     for (const made of this.drawn.values()) made.classList.toggle("sel", Number(made.dataset.position) === this.selected);
   }
 

@@ -6,6 +6,7 @@ import sys
 
 from onrecord.connection import connect
 from onrecord.crew.plain_member import run_plain
+from onrecord.views.render import visible
 
 
 def run_member(words: list[str]) -> int:
@@ -14,5 +15,5 @@ def run_member(words: list[str]) -> int:
     with connect() as records:
         ended = run_plain(records.get(session_id, agent=agent), command)
     if ended.problem:
-        sys.stderr.write(f"error: {ended.problem}\n")
+        sys.stderr.write(f"error: {visible(ended.problem)}\n")
     return 128 - ended.status if ended.status < 0 else ended.status

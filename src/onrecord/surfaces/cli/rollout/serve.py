@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from onrecord.rollout.trajectory import Policy
     from onrecord.surfaces.cli.shared.call import Call
 
+TOKEN_CHARACTERS = 16
+"""The shortest token that clients of the proxy may have to send."""
 EXAMPLE = "onrecord rollout serve --upstream http://127.0.0.1:30000 --tokenizer models/policy"
 
 
@@ -104,10 +107,21 @@ def _token(call: Call) -> str | None:
     place = call.get("token-file")
     if place is None:
         return os.environ.get(ROLLOUT_TOKEN_VARIABLE) or None
+    path = Path(place).expanduser()
     try:
-        token = Path(place).expanduser().read_text(encoding="utf-8").strip()
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            raise InvalidInput(f"the token file {path} is not a regular file")
+        if facts.st_mode & 0o077:
+            raise InvalidInput(f"other users may read the token file {path}", hint=f"`chmod 600 {path}`")
+        token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidInput(f"the token file cannot be read: {problem}") from None
     if not token:
         raise InvalidInput(f"{place} is empty", hint="write one line into it: the token")
+    if len(token) < TOKEN_CHARACTERS:
+        raise InvalidInput(
+            f"the token in {place} has {len(token)} characters; it needs at least {TOKEN_CHARACTERS}",
+            hint="`openssl rand -hex 32` prints a good one",
+        )
     return token

@@ -26,6 +26,10 @@ def wants_help(words: list[str]) -> bool:
     return "-h" in before or "--help" in before
 
 
+DIGITS_LIMIT = 15
+"""The most digits of a whole number on the command line: every store keeps so many exactly."""
+
+
 class Call:
     """The parsed words of one command; store and session are opened on demand."""
 
@@ -197,7 +201,9 @@ class Call:
 def whole_number(text: str, what: str) -> int:
     """A whole number from 0 up."""
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{what} must be a whole number, not {text!r}")
+        raise UsageError(f"{what} must be a whole number, not {text!r:.60}")
+    if len(text) > DIGITS_LIMIT:
+        raise UsageError(f"{what} must have at most {DIGITS_LIMIT} digits, not {len(text):,}")
     return int(text)
 
 

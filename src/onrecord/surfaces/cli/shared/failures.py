@@ -7,7 +7,7 @@ import sys
 
 from onrecord.environment import DEBUG_VARIABLE
 from onrecord.errors import OnrecordError
-from onrecord.surfaces.cli.shared.exits import BUG, FAILED, exit_code_of
+from onrecord.surfaces.cli.shared.exits import BUG, FAILED, UsageError, exit_code_of
 from onrecord.surfaces.cli.shared.hints import hint_of
 from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, dump, shown
 
@@ -22,6 +22,10 @@ def report(problem: Exception, words: list[str]) -> int:
         import traceback
 
         traceback.print_exception(problem)
+    if isinstance(problem, RecursionError):
+        problem = UsageError("the input is nested too deeply", hint="give it in a flatter form")
+    elif isinstance(problem, UnicodeDecodeError):
+        problem = UsageError(f"the input is not UTF-8 text: {problem.reason} at byte {problem.start:,}")
     if isinstance(problem, OnrecordError):
         code, message, retryable = problem.code, problem.message, problem.retryable
         status = exit_code_of(code)

@@ -35,7 +35,8 @@ def _back_up(call: Call, target: str) -> int:
             f"{store.url} cannot be backed up by onrecord", hint="`onrecord export` writes single sessions"
         )
     path = Path(target).expanduser()
-    if "force" in call and path.is_file():
+    replaced = "force" in call and path.is_file()
+    if replaced:
         # Made first and then renamed over the old one: at no moment is there no backup.
         part = Path(copy(f"{path}.new"))
         part.replace(path)
@@ -43,8 +44,9 @@ def _back_up(call: Call, target: str) -> int:
     else:
         path = Path(copy(str(path)))
     size = path.stat().st_size
-    data = {"file": str(path), "bytes": size, "store": store.url}
-    return call.output.done("backup", data, f"backed up {store.url} to {path} ({size:,} bytes)")
+    data = {"file": str(path), "bytes": size, "store": store.url, "replaced": replaced}
+    instead = ", in place of the file that was there" if replaced else ""
+    return call.output.done("backup", data, f"backed up {store.url} to {path} ({size:,} bytes){instead}")
 
 
 def _restore(call: Call, source: str) -> int:

@@ -153,15 +153,20 @@ def _store(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:
 
         return server_checks(store, facts, fix=fix)
     whole = facts["integrity"] == "ok"
-    power_safe = facts["synchronous"] in ("full", "extra")
+    forgets = facts["power_cut_can_lose"].startswith("everything")
+    power_safe = facts["synchronous"] in ("full", "extra") and not forgets
     durability = f"{facts['durability']} (synchronous {facts['synchronous']}, {facts['journal_mode']})"
     files = ", ".join(f"{name} {size(about['bytes'])}" for name, about in facts["files"].items() if about["bytes"])
     kept = ", ".join(counted(facts[f"{what}s"], what) for what in ("session", "event", "snapshot"))
     checks = [
         Check("sqlite", "ok", f"{facts['sqlite']} (apsw {facts['apsw']}), schema {facts['schema_version']}"),
         Check("durability", "ok" if power_safe else "info", durability),
-        Check("a power cut", "ok" if power_safe else "info", f"can lose {facts['power_cut_can_lose']}"),
+        Check(
+            "a power cut", "ok" if power_safe else "info", f"can lose {facts['power_cut_can_lose']}",
+            "keep the store on a disk (set ONRECORD_STORE)" if forgets else "",
+        ),
         Check("file system", "info", facts["file_system"] or "unknown"),
+        *([] if facts["writable"] else [Check("writing", "info", "not possible here: read-only, or no permission")]),
         Check("files", "info", files),
         Check("structure", "ok" if whole else "wrong", facts["integrity"], "" if whole else "restore the last backup"),
         Check("kept", "info", kept),

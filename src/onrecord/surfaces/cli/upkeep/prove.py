@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import SessionNotFound
 from onrecord.log.verify import COVERS, LEAVES_OUT
+from onrecord.machine.files import refuse_special
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, UsageError
 from onrecord.surfaces.cli.shared.files import write_file
@@ -170,6 +171,7 @@ def _read_checkpoints(file: str | None) -> dict[str, Checkpoint]:
     if not file:
         return {}
     try:
+        refuse_special(file)
         value = json.loads(Path(file).read_bytes())
         value = value["data"] if isinstance(value, dict) and "data" in value else value
         points = value if isinstance(value, list) else [value]
@@ -181,7 +183,7 @@ def _read_checkpoints(file: str | None) -> dict[str, Checkpoint]:
         }  # fmt: skip
     except FileNotFoundError:
         raise UsageError(f"the file {file} does not exist", hint=_HOW_TO_CHECKPOINT) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OSError, RecursionError):
         raise UsageError(f"{file} is not a checkpoint", hint=_HOW_TO_CHECKPOINT) from None
     return checked
 

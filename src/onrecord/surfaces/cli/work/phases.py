@@ -8,6 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from onrecord.errors import Conflict
+from onrecord.machine.files import refuse_special
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.shapes import describe, receipt_data
@@ -150,6 +151,7 @@ def section(call: Call) -> int:
     if text is not None and file is not None:
         raise UsageError("give --text or --file, not both", hint=f"for example: `{call.verb.example}`")
     if file is not None:
+        refuse_special(Path(file).expanduser())
         text = Path(file).expanduser().read_text(encoding="utf-8")
     elif text is None:
         if sys.stdin.isatty():
