@@ -19,7 +19,8 @@ NAMES = (
     b"sid=", b"discord", b"private", b"flyv1",
 )  # fmt: skip
 """Parts of all names and surroundings that announce a secret, in lower case."""
-_APART = bytes(32 if one in b'{}[]",:()' or one < 32 else one for one in range(256))  # noqa: PLR2004  # a space
+_SPACE = ord(" ")
+_APART = bytes(_SPACE if one in b'{}[]",:()' or one < _SPACE else one for one in range(256))
 _DIGITS = b"0123456789"
 
 

@@ -114,9 +114,9 @@ class Scanner:
             for word in literals.split():
                 self._rules.setdefault(word.encode(), []).append(made)
         self._around: dict[bytes, list[tuple[str, bytes]]] = {}
-        for kind, announced, pattern in SURROUNDED:
+        for kind, announced, expression in SURROUNDED:
             for literal in _literals(announced):
-                self._around.setdefault(literal, []).append((kind, pattern))
+                self._around.setdefault(literal, []).append((kind, expression))
         self._own = tuple(own)
         self._keywords = frozenset(word.encode() for word in KEYWORDS)
         self._encoded = dict(_encoded())
