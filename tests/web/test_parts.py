@@ -168,7 +168,7 @@ def test_many_viewers_read_while_a_session_grows(records, site, monkeypatch):
     """Pages are drawn from a copy of the views: an event that arrives meanwhile changes no page that is being drawn."""
     session = records.create("busy")
     session.findings.state("claim 0")
-    drawn = []
+    drawn: list[int] = []
 
     def draw(whole, _gone, _end):
         before = len(whole.findings.findings)
