@@ -112,10 +112,10 @@ def graph_on(saver: Any) -> Any:
 
     given: list[Any] = []
 
-    def model(_state: MessagesState) -> Any:
+    def model(_state: Any) -> Any:
         return {"messages": given}
 
-    builder = StateGraph(MessagesState)
+    builder: Any = StateGraph(MessagesState)
     builder.add_node("model", model)
     builder.add_edge(START, "model")
     graph = builder.compile(checkpointer=saver)
@@ -155,7 +155,7 @@ async def langgraph_ours(place: Path) -> tuple[Write, Callable[[], Awaitable[int
 async def langgraph_theirs(place: Path) -> tuple[Write, Callable[[], Awaitable[int]]]:
     import sqlite3
 
-    from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]  # only where it is measured
+    from langgraph.checkpoint.sqlite import SqliteSaver
 
     def saver() -> Any:
         return SqliteSaver(sqlite3.connect(place / "x.db", check_same_thread=False))
