@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[0] = str(ROOT)  # not this directory: its modules have names of libraries
 
 import onrecord  # noqa: E402 - as above
 from bench.workload import turns  # noqa: E402 - the path above makes this a program of its own
