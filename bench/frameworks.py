@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sqlite3
 import statistics
 import sys
 import tempfile
@@ -153,8 +154,6 @@ async def langgraph_ours(place: Path) -> tuple[Write, Callable[[], Awaitable[int
 
 
 async def langgraph_theirs(place: Path) -> tuple[Write, Callable[[], Awaitable[int]]]:
-    import sqlite3
-
     from langgraph.checkpoint.sqlite import SqliteSaver
 
     def saver() -> Any:
@@ -247,6 +246,8 @@ async def measured(name: str, count: int, place: Path) -> None:
     for store in OPENED:
         store.close()
     OPENED.clear()
+    with sqlite3.connect(place / "theirs" / "x.db") as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # ours did this when it was closed
     size = {which: size_of(place / which) for which in stores}
     against = {which: median["ours"] / median[which] for which in ("plain", "theirs")}
     print(f"{name}, {count} turns, each ratio of one run")
