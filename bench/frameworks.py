@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sqlite3
 import statistics
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[0] = str(ROOT)  # not this directory: its modules have names of libraries
 
 import onrecord  # noqa: E402 - as above
 from bench.workload import turns  # noqa: E402 - the path above makes this a program of its own
@@ -112,10 +113,10 @@ def graph_on(saver: Any) -> Any:
 
     given: list[Any] = []
 
-    def model(_state: MessagesState) -> Any:
+    def model(_state: Any) -> Any:
         return {"messages": given}
 
-    builder = StateGraph(MessagesState)
+    builder: Any = StateGraph(MessagesState)
     builder.add_node("model", model)
     builder.add_edge(START, "model")
     graph = builder.compile(checkpointer=saver)
@@ -153,9 +154,7 @@ async def langgraph_ours(place: Path) -> tuple[Write, Callable[[], Awaitable[int
 
 
 async def langgraph_theirs(place: Path) -> tuple[Write, Callable[[], Awaitable[int]]]:
-    import sqlite3
-
-    from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]  # only where it is measured
+    from langgraph.checkpoint.sqlite import SqliteSaver
 
     def saver() -> Any:
         return SqliteSaver(sqlite3.connect(place / "x.db", check_same_thread=False))
@@ -247,6 +246,8 @@ async def measured(name: str, count: int, place: Path) -> None:
     for store in OPENED:
         store.close()
     OPENED.clear()
+    with sqlite3.connect(place / "theirs" / "x.db") as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # ours did this when it was closed
     size = {which: size_of(place / which) for which in stores}
     against = {which: median["ours"] / median[which] for which in ("plain", "theirs")}
     print(f"{name}, {count} turns, each ratio of one run")

@@ -10,7 +10,8 @@ from onrecord.frameworks.requiring import required
 
 def test_a_missing_framework_is_one_sentence_with_the_command(monkeypatch):
     """The import of an adapter says which framework it needs, from which version, and how to install it."""
-    monkeypatch.setitem(sys.modules, "agents", None)
+    for name in ["agents", *(one for one in sys.modules if one.startswith("agents."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "onrecord.frameworks.openai_agents", raising=False)
     with pytest.raises(ImportError) as found:
         __import__("onrecord.frameworks.openai_agents")
