@@ -49,7 +49,7 @@ class Policy:
     def logprobs(self, before: list[int]) -> Floats:
         """The log-probabilities of every token after each of these."""
         logits = self.read[before] @ self.write
-        logits[:, self.end] = -np.inf  # it speaks until it is told to stop
+        logits[:, self.end] = -np.inf  # it speaks until the engine stops it
         logits -= logits.max(axis=-1, keepdims=True)
         return np.asarray(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)))
 
