@@ -81,9 +81,9 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     lines = [f"| attack | {' | '.join(shown)} |", "|---|" + "---|" * len(shown)]
     found = {name: {one["attack"]: one for one in results[name]["outcomes"]} for name in shown}
     for attack in ATTACKS:
-        cells = ["survived" if found[name][attack]["passed"] else "**lost**" for name in shown]
+        cells = [_cell(found[name].get(attack)) for name in shown]
         lines.append(f"| {attack.replace('_', ' ')} | {' | '.join(cells)} |")
-    counts = [f"{sum(one['passed'] for one in found[name].values())} of {len(ATTACKS)}" for name in shown]
+    counts = [f"{sum(one['passed'] for one in found[name].values())} of {len(found[name])}" for name in shown]
     lines.append(f"| **survived** | {' | '.join(counts)} |")
     for name in shown:
         lost = [one for one in found[name].values() if not one["passed"]]
@@ -91,6 +91,10 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         lines += [""] if lost else []
         lines += [f"- {one['attack'].replace('_', ' ')}: {one['said']}" for one in lost]
     return "\n".join(lines) + "\n"
+
+
+def _cell(outcome: dict[str, Any] | None) -> str:
+    return "not measured" if outcome is None else "survived" if outcome["passed"] else "**lost**"
 
 
 def main() -> int:

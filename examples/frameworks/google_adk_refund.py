@@ -39,7 +39,7 @@ def pay(order: int) -> str:
 class Scripted(BaseLlm):  # type: ignore[misc]  # checked without ADK
     """Calls the tool once, then reports what it answered: a model that always does the same."""
 
-    async def generate_content_async(self, request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:  # noqa: FBT001, FBT002  # ADK's signature
+    async def generate_content_async(self, request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:  # noqa: FBT001, FBT002  # the signature of ADK
         """Answer from what the conversation says."""
         parts = request.contents[-1].parts
         if parts[-1].function_response:

@@ -36,7 +36,7 @@ def pay(order: int) -> str:
 
 
 class Scripted(Model):  # type: ignore[misc]  # checked without Strands
-    """Calls the tool when it is asked for a refund, and says something else otherwise."""
+    """Calls the tool when it is asked for a refund; to anything else it says that it will check."""
 
     def update_config(self, **_config: Any) -> None:
         """There is nothing to configure."""

@@ -92,7 +92,7 @@ def test_the_conversation_is_in_the_transcript_and_its_subagents_are_lanes(store
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": "x.py"}
     entries = [
-        said("1", "list the files"), said("2", [call], "assistant"), said("3", [result]),  # type: ignore[arg-type]  # parts
+        said("1", "list the files"), said("2", [call], "assistant"), said("3", [result]),  # type: ignore[arg-type]  # content in parts, not text
         {"type": "mode", "mode": "plan"}, said("4", "one file", "assistant"),
     ]  # fmt: skip
 

@@ -11,7 +11,7 @@ from tests.loop.replies import completion
 
 
 def loop(url: str, ledger: str, kill_at: int) -> str:
-    """The loop of the guide: one tool call, one answer. What the model was told about the call."""
+    """The loop of the guide: one tool call, one answer. What the model reads about the call."""
     death = Death() if kill_at else None
     store = onrecord.connect(url, project="/project")
     session = store.open("work", agent="main")
@@ -44,7 +44,7 @@ def killed(pipe: Connection, url: str, ledger: str, kill_at: int) -> None:
 
 
 def continued(pipe: Connection, url: str, ledger: str) -> None:
-    """Continue it; report what the model was told, how many turns are committed, and whether the log is sound."""
+    """Continue it; report what the model read, how many turns are committed, and whether the log is sound."""
     told = loop(url, ledger, 0)
     session = onrecord.connect(url, project="/project").get("work")
     pipe.send((told, len(session.transcript()), session.verify().ok))

@@ -31,7 +31,7 @@ def ran(processes: Any, target: Any, *arguments: Any) -> Any:
 
 
 def test_a_loop_that_is_killed_anywhere_is_continued(processes, tmp_path):
-    """Killed at any call into the database, the loop ends with one committed turn and at most one payment (B10)."""
+    """Killed at any call into the database, the loop ends with one committed turn and at most one payment."""
     outcomes = set()
     for kill_at in range(FIRST, LAST, STRIDE):
         url, ledger = f"sqlite:///{tmp_path}/{kill_at}.db", tmp_path / f"{kill_at}.payments"

@@ -45,7 +45,7 @@ def test_a_report_shows_everything(html: str):
                  "do not reopen without new evidence", "challenged"):  # fmt: skip
         assert said in text, said
     assert "\x1b" not in html
-    assert "31m" not in text
+    assert "[31m" not in text
 
 
 def test_a_report_is_well_formed(html: str):

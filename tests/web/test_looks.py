@@ -128,6 +128,10 @@ def test_ten_thousand_turns_stay_light_however_far_one_scrolls(page, served, lon
     assert positions == list(range(positions[0], positions[-1] + 1))
     page.keyboard.press("j")
     page.wait_for_function("() => document.querySelector('#rows .sel')?.textContent.includes('question 5001')")
-    box = page.locator("#timeline").bounding_box()
-    row = page.locator("#rows .sel").bounding_box()
-    assert box["y"] <= row["y"] <= box["y"] + box["height"]
+    page.wait_for_function(
+        """() => {
+            const box = document.querySelector("#timeline").getBoundingClientRect();
+            const row = document.querySelector("#rows .sel")?.getBoundingClientRect();
+            return row && box.top <= row.top && row.top <= box.bottom;
+        }"""
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.timeout(90)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """A report of a session, and one in which every text is hostile."""
-    place = tmp_path_factory.mktemp("report")
+    place: Path = tmp_path_factory.mktemp("report")
     session = sample()
     events = list(session.events())
     whole = Contents(session.views, events, session.note(), 1, verified=True, needs=["attempt 3 has no outcome"])
@@ -38,7 +39,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def tab(browser, folder, request) -> Iterator:
+def tab(browser, folder, request) -> Iterator[Any]:
     """A tab with the report. It logs no error, breaks no policy and sends no request."""
     made = browser.new_context(**getattr(request, "param", {"viewport": {"width": 1280, "height": 860}}))
     made.set_default_timeout(15_000)
@@ -133,7 +134,7 @@ def test_print_has_every_part(tab):
 
 def test_axe_finds_nothing(tab):
     """Every part of the report is accessible, as far as axe can tell, in light and dark."""
-    from axe_playwright_python.sync_playwright import Axe
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
 
     tab.evaluate("() => document.querySelectorAll('.middle > section').forEach((part) => { part.hidden = false; })")
     for scheme in ("light", "dark"):

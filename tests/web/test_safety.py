@@ -215,7 +215,12 @@ def from_elsewhere(monkeypatch):
     monkeypatch.setattr(codec, "SHAPES", {})
 
 
+ITEM = {
+    "role": "assistant", "content": [{"type": "text", "text": HOSTILE}, {"type": HOSTILE, "text": HOSTILE}],
+    "tool_calls": [{"id": "h", "name": HOSTILE, "arguments": {"command": HOSTILE, HOSTILE: [HOSTILE]}}],
+}  # fmt: skip
 SHAPED: dict[str, dict[str, Any]] = {
+    "turn.recorded": {"items": [{"role": "user", "content": HOSTILE}, ITEM]}, "item.added": {"item": ITEM},
     "profile.chosen": {"profile": {"name": HOSTILE, "phases": [{"name": HOSTILE, "goal": HOSTILE, "checkpoint": [HOSTILE]}],
                                    "sections": [{"name": HOSTILE, "description": HOSTILE}]}},
     "feature.judged": {"passes": True, "evidence": [HOSTILE]}, "usage.recorded": {"model": HOSTILE, "input_tokens": 5},
@@ -298,11 +303,24 @@ def test_an_event_of_an_unexpected_form_does_not_hide_the_page(page, served, fro
     session.log.record("profile.chosen", {"profile": "not a profile"})
     session.log.record("finding.stated", {"claim": ["a", "list"], "label": {"x": 1}})
     session.log.record("attempt.started", {"command": 7, "signature": None})
+    session.acquire()
+    line = json.dumps({"text": "hello"})
+    reading = [{"line": 0, "turn": "begins", "items": [{"role": "user", "content": {"$": "/text"}}]}]
+    odd = {
+        "vendor": "claude",
+        "vendor_id": "v",
+        "agent": "human",
+        "lines": [line],
+        "mark_before": [0],
+        "reading": reading,
+    }
+    drafts = [session.log.draft("turn.recorded", {"items": "not items"}), session.log.draft("payload.kept", odd)]
+    session.log.append(*drafts, fenced=True)
     session.decide("still readable")
     page.goto(f"{served.base}/s/{session.id}")
     page.wait_for_function("() => document.querySelector('#timeline').textContent.includes('still readable')")
     assert "still readable" in page.inner_text("#left")
-    assert "the event at" in sturdy(lambda: str([][1]), 7)
+    assert "the event at" in sturdy(lambda: str(int("a log from elsewhere")), 7)
     for tab in ("findings", "attempts", "team", "files", "cost", "note", "log"):
         assert ask(served, f"/s/{session.id}?tab={tab}")[0] == 200, tab
     assert ask(served, "/?all=1")[0] == 200

@@ -45,8 +45,13 @@ def draw_attempts(rows: Sequence[Line], names: Sequence[str]) -> str:
 
 def attempt_rows(whole: Whole, gone: Gone | None, names: Sequence[str]) -> list[Line]:
     """A table row for each attempt."""
-    return [Line("", one["number"], _row(one, status_of(one, gone) if gone else one["status"], names))
-            for one in whole.attempts.all()]  # fmt: skip
+    return [attempt_row(one, gone, names) for one in whole.attempts.all()]
+
+
+def attempt_row(attempt: Attempt, gone: Gone | None, names: Sequence[str]) -> Line:
+    """The row of one attempt."""
+    status = status_of(attempt, gone) if gone else attempt["status"]
+    return Line("", attempt["number"], _row(attempt, status, names))
 
 
 def _row(attempt: Attempt, status: str, names: Sequence[str]) -> str:

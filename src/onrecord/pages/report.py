@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.log.digest import sha256
 from onrecord.log.events import TRANSCRIPT, tier_of
-from onrecord.pages.attempts import attempt_rows, draw_attempts, metric_plots
-from onrecord.pages.board import board_cards, draw_board
+from onrecord.pages.attempts import attempt_row, draw_attempts, metric_plots
+from onrecord.pages.board import draw_board, finding_card
 from onrecord.pages.costs import usage_table
 from onrecord.pages.entries import TURN, entries_of
 from onrecord.pages.frame import STYLE, header, script, tabs
@@ -20,7 +20,7 @@ from onrecord.pages.highlight import uncoloured
 from onrecord.pages.inspector import payload, short_hash
 from onrecord.pages.lanes import Picture, draw_lanes
 from onrecord.pages.options import Options
-from onrecord.pages.panel import SECTIONS, draw_lines, note_text, panel_lines
+from onrecord.pages.panel import SECTIONS, decision_lines, draw_lines, finding_lines, note_text, state_lines
 from onrecord.pages.spans import Chapter, marked, spans_of
 from onrecord.pages.text import attribute, clock, day, moment, shown
 from onrecord.pages.timeline import draw_timeline
@@ -49,6 +49,7 @@ _HELP = (
     '<p class="ev js" hidden>Select an entry to see its event: kind, actor, time, hash and payload.</p>'
     '<p class="ev js" hidden><kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> next, previous</p>'
 )
+_CLAIMS = ("finding.", "hypothesis.", "evidence.", "code.", "milestone.")
 _FACTS = ("session.", "objective.", "next_action.", "reproduction.", "phase.", "profile.", "section.", "milestone.",
           "feature.", "decision.", "code.", "attempt.", "finding.", "hypothesis.", "evidence.", "effect.",
           "interruption.", "agent.joined", "agent.left", "turn.aborted")  # fmt: skip
@@ -124,20 +125,46 @@ def _metrics(whole: Whole) -> list[str]:
 def _chapters(contents: Contents) -> dict[str, Chapter]:
     """What goes back when the slider does."""
     names = _metrics(contents.whole)
-    last = contents.whole.position
 
-    def panel(whole: Whole) -> list[Line]:
-        here = whole.position == last
-        return panel_lines(whole, contents.gone if here else None, contents.recent if here else None)
+    def panel(whole: Whole, event: Event | None) -> dict[str, list[Line]]:
+        # Which processes run, and what happened last, is known of the end only.
+        known = () if event else (contents.gone, contents.recent)
+        made = {"": state_lines(whole, *known)}
+        made |= {name: finding_lines(whole, name) for name in touched(whole, event)}
+        count = len(whole.facts.decisions)
+        if count and (event is None or event.kind == "decision.made"):
+            # Under one key each: a decision never changes.
+            made |= {f"decision {count}": decision_lines(whole, count - 1)}
+        return made
 
-    def attempts(whole: Whole) -> list[Line]:
-        return attempt_rows(whole, contents.gone if whole.position == last else None, names)
+    def board(whole: Whole, event: Event | None) -> dict[str, list[Line]]:
+        return {name: finding_card(whole, name) for name in touched(whole, event)}
+
+    def attempts(whole: Whole, event: Event | None) -> dict[str, list[Line]]:
+        gone = contents.gone if event is None else None
+        changed = [*whole.attempts.attempts][-1:] if event and event.kind == "attempt.started" else None
+        if event and changed is None:
+            changed = [str((event.data or {}).get("attempt"))]
+        found = {name: whole.attempts.attempts.get(name) for name in changed or whole.attempts.attempts}
+        return {name: [attempt_row(one, gone, names)] for name, one in found.items() if one}
 
     return {
         "panel": Chapter(panel, _FACTS),
-        "board": Chapter(board_cards, ("finding.", "hypothesis.", "evidence.", "code.", "milestone.")),
+        "board": Chapter(board, _CLAIMS),
         "attempts": Chapter(attempts, ("attempt.",)),
     }
+
+
+def touched(whole: Whole, event: Event | None) -> list[str]:
+    """The findings that an event may have changed; without an event, all of them."""
+    findings = whole.findings.findings
+    data = event.data if event is not None and isinstance(event.data, dict) else {}
+    if event is None or not event.kind.startswith(("finding.", "evidence.")) or data.get("anchors"):
+        return [] if event is not None and not event.kind.startswith(_CLAIMS) else list(findings)
+    if event.kind == "evidence.recorded":
+        return whole.findings.resting_on(str(data.get("id")))
+    name = next(reversed(findings), "") if event.kind == "finding.stated" else str(data.get("finding"))
+    return [name, *findings[name]["contradicts"]] if name in findings else []
 
 
 def _top(contents: Contents) -> str:

@@ -130,7 +130,7 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
     )
     past = (
         '<section class="lanes" aria-label="Over time">'
-        '<div id="lanes" class="lanes-in" tabindex="0" role="region" aria-label="Lanes over time"></div>'
+        f'<div id="lanes" class="lanes-in {_room(look)}" tabindex="0" role="region" aria-label="Lanes over time"></div>'
         '<div class="slider"><button type="button" id="back" aria-label="One event back">◀</button>'
         '<button type="button" id="play" aria-pressed="false">▶ play</button>'
         '<button type="button" id="forth" aria-label="One event forward">▶</button>'
@@ -158,6 +158,11 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
         "person": frame.person,
     }  # fmt: skip
     return document(frame, f"{head.name} · onrecord", body, view="session", data=data)
+
+
+def _room(look: Look) -> str:
+    """The height of the lanes, known before they are drawn, so that nothing moves when they are."""
+    return {0: "few", 1: "two"}.get(len(look.whole.roster.agents), "")
 
 
 def _act(frame: Frame, look: Look) -> str:

@@ -49,7 +49,7 @@ class SessionStoreTorture:
 
     driver: str = ""
     LISTED: ClassVar[int] = 10_000
-    """How many sessions there are to list."""
+    """How many sessions there are in the list."""
     OPENERS: ClassVar[int] = 16
     GROWN: ClassVar[int] = 100
     """How many turns a session has before it is doubled."""
@@ -128,11 +128,11 @@ class SessionStoreTorture:
             raise Lost(f"turns that were refused are there all the same: {', '.join(sorted(extra))}")
 
     def test_clocks(self) -> None:
-        """A clock that stands still, and one that goes back: the order is the order of writing."""
+        """A clock that stops, and one that goes back: the order is the order of writing."""
         keys = [f"t{number}" for number in range(12)]
         for number, clock in enumerate([PRESENT, PRESENT, PRESENT - 3_600, PRESENT - 7_200]):
             self._write([turn(key) for key in keys[number * 3 : number * 3 + 3]], clock=clock)
-        self._expect(keys, "after a clock that stood still and went back")
+        self._expect(keys, "after a clock that stopped and went back")
 
     def test_retry(self) -> None:
         """A reply is lost and the turn is saved again under the same key: it is there once."""
@@ -261,7 +261,7 @@ class SessionStoreTorture:
         if times > 1:
             raise Lost(f"the tool ran {times} times")
         if not knows:
-            raise Lost("nothing tells the next model that the tool was called")
+            raise Lost("the next model cannot read that the tool was called")
 
     def _where(self) -> tuple[str, str, str]:
         return self.driver, str(self.directory), SESSION
@@ -307,7 +307,7 @@ class SessionStoreTorture:
 
 
 def turn(key: str) -> Turn:
-    """A turn of three messages that can be told from all others."""
+    """A turn of three messages that differs from all others."""
     return Turn(key, tuple(f"{key}: {part}" for part in ("asked", "thought", "said")))
 
 

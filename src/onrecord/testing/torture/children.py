@@ -64,7 +64,7 @@ def paid(ledger: str) -> str:
 
 
 def write(pipe: Connection, path: str, directory: str, session: str, turns: list[Turn], clock: float | None) -> None:
-    """Write turns and report each one that is saved; with a clock that stands still."""
+    """Write turns and report each one that is saved; with a clock that has stopped."""
     if clock is not None:
         time.time = lambda: clock
         time.time_ns = lambda: int(clock * 1e9)
@@ -117,7 +117,7 @@ def work(_pipe: Connection, path: str, directory: str, session: str, ledger: str
 
 
 def go_on(pipe: Connection, path: str, directory: str, session: str, ledger: str) -> None:
-    """Continue after a crash; report whether the model is told of the call."""
+    """Continue after a crash; report whether the model can read of the call."""
     driver = driver_class(path)(directory)
     driver.go_on(session, lambda: paid(ledger))
     pipe.send(driver.knows(session))
@@ -140,7 +140,7 @@ def fight(
         try:
             driver.write(session, turn)
             saved.append(turn.key)
-        except Exception as problem:  # noqa: BLE001  # any error is a refusal: the writer was told
+        except Exception as problem:  # noqa: BLE001  # any error is a refusal
             refused[turn.key] = repr(problem)
     pipe.send((saved, refused))
     start.wait()
@@ -148,7 +148,7 @@ def fight(
 
 
 def open_first(pipe: Connection, start: Barrier, path: str, directory: str, session: str, turn: Turn) -> None:
-    """Open a store that nobody has opened yet, at the same time as others."""
+    """Open a store that does not exist yet, at the same time as others."""
     kind = driver_class(path)
     start.wait()
     try:
@@ -164,7 +164,8 @@ def cancel(pipe: Connection, path: str, directory: str, session: str, turns: lis
     """Cancel writes at different moments, then write the same again under the same key."""
 
     async def main() -> None:
-        driver = driver_class(path)(directory)
+        kind = driver_class(path)
+        driver = kind(directory)
         began = time.perf_counter()
         await driver.awrite(session, turns[0])
         took = time.perf_counter() - began
@@ -174,7 +175,10 @@ def cancel(pipe: Connection, path: str, directory: str, session: str, turns: lis
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            await driver.awrite(session, turn)
+            driver.close()
+            driver = kind(directory)  # a caller that does not know what was saved opens the session again
+            with suppress(Exception):  # to refuse what is already there is right as well
+                await driver.awrite(session, turn)
         driver.close()
 
     asyncio.run(main())

@@ -60,7 +60,7 @@ async function show(name, upto) {
   }
   if (name === "timeline") {
     startTimeline();
-    await timeline?.start();
+    await timeline?.start(true);
   } else {
     timeline?.stop();
     timeline = null;
@@ -439,7 +439,7 @@ async function begin() {
   const position = Number(location.hash.match(/^#e(\d+)/)?.[1]);
   if (position) await reach(position);
   else {
-    await timeline?.start();
+    await timeline?.start(true);
     if (window.matchMedia("(min-width: 1101px)").matches) await inspect(at ?? now, true);
   }
   document.documentElement.classList.toggle("as-it-was", at !== null);

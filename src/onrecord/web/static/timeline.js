@@ -49,11 +49,27 @@ export class Timeline {
     return Math.floor((this.upto - 1) / this.size) + 1;
   }
 
-  /** Show the end; the rows that the server rendered stay until ours are there. */
-  async start() {
-    await this.load(this.count - 1);
+  /** Show the end. @param {boolean} adopt whether the rows in the box are those that the server rendered for it */
+  async start(adopt = false) {
+    if (adopt) this.box.scrollTop = this.box.scrollHeight;
+    await Promise.all([this.load(this.count - 1), this.count > 1 ? this.load(this.count - 2) : null]);
+    if (adopt) this.adopt();
     this.begin();
     this.toEnd();
+  }
+
+  /** Keep the rows that the server rendered: they are already where they belong, and nothing moves. */
+  adopt() {
+    const place = /** @type {HTMLElement | null} */ (this.box.querySelector("#rows"));
+    const rows = [this.count - 2, this.count - 1].flatMap((number) => this.stretches.get(number)?.rows || []);
+    const made = /** @type {HTMLElement[]} */ (place ? [...place.children] : []);
+    if (!place || !rows.length || made.length !== rows.length) return;
+    rows.forEach((row, index) => {
+      made[index].dataset.position = String(row.position);
+      this.drawn.set(row.key, made[index]);
+    });
+    this.place = place;
+    this.measure(rows);
   }
 
   begin() {

@@ -67,7 +67,7 @@ class OpenAIAgentsDriver(Driver):
 
     def go_on(self, session: str, tool: Callable[[], str]) -> None:
         if self.knows(session):
-            self._run(session, tool, "Go on.", [[assistant_message("done")]])
+            self._run(session, tool, "Continue.", [[assistant_message("done")]])
         else:
             self.work(session, tool)
 

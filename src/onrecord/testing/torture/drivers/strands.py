@@ -89,7 +89,7 @@ class StrandsDriver(Driver):
         self._run(session, tool, "pay")
 
     def go_on(self, session: str, tool: Callable[[], str]) -> None:
-        self._run(session, tool, "Go on.")
+        self._run(session, tool, "Continue.")
 
     def knows(self, session: str) -> bool:
         blocks = [block for message in self._fresh(session).messages for block in message["content"]]
