@@ -112,7 +112,10 @@ def test_a_token_comes_from_a_file_or_the_environment(serve, tmp_path):
     """The token is never on the command line; with one, every route but /health requires it."""
     (tmp_path / "token").write_text("open-sesame-open-sesame\n")
     (tmp_path / "token").chmod(0o600)
-    for server in (serve("--token-file", str(tmp_path / "token")), serve(ONRECORD_ROLLOUT_TOKEN="open-sesame-open-sesame")):
+    for server in (
+        serve("--token-file", str(tmp_path / "token")),
+        serve(ONRECORD_ROLLOUT_TOKEN="open-sesame-open-sesame"),
+    ):
         assert httpx.post(f"{server.url}/sessions", trust_env=False).status_code == 401
         headers = {"authorization": "Bearer open-sesame-open-sesame"}
         assert httpx.post(f"{server.url}/sessions", headers=headers, trust_env=False).status_code == 200
