@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import onrecord
@@ -39,7 +40,7 @@ def search(place: Path, *, quick: bool) -> list[Figure]:
         turn = given[number % 50]
         pair = [(looked, ours), (open_, theirs)]
         for session, times in pair if number % 2 else reversed(pair):
-            times.append(timed(lambda session=session, turn=turn: session.record_turn(turn)))  # type: ignore[misc]  # bound
+            times.append(timed(partial(session.record_turn, turn)))
     payloads = [json.dumps({"items": turn}).encode() for turn in given]
     dirty = [payload.replace(b" the ", f" {SECRET} ".encode(), 1) for payload in payloads]
     figures = [Figure("record_turn with the search / without it", ratio(ours[50:], theirs[50:]), "x", TURN_AIM)]

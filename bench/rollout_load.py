@@ -16,6 +16,7 @@ import time
 from argparse import Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
@@ -56,6 +57,8 @@ class Load:
     sessions: int
     turns: int
     kills: int
+    random_routing: bool = False
+    """Whether every request goes to a random proxy, as behind a load balancer."""
     seconds: float = 0.0
     answered: int = 0
     asked_again: int = 0
@@ -128,6 +131,7 @@ class Agent:
         """The known proxies. The agent stays with one as long as that answers."""
         self.at = number % len(urls)
         self.number = number
+        self.random = Random(number)
         self.id = ""
         self.bodies: list[str] = []
 
@@ -146,6 +150,8 @@ class Agent:
         """Send a request until it is answered: the proxy may be gone, or busy."""
         give_up = time.monotonic() + PATIENCE_SECONDS
         while True:
+            if self.load.random_routing:
+                self.at = self.random.randrange(len(self.urls))
             try:
                 response = await self.client.post(self.urls[self.at] + path, json=body)
                 if response.status_code == 200:
@@ -236,9 +242,11 @@ async def _drive(load: Load, tokenizer: Path, proxies: Proxies) -> None:
         await agent.client.aclose()
 
 
-def run_load(place: Path, *, sessions: int, turns: int, kills: int, proxies: int = 1) -> Load:
+def run_load(
+    place: Path, *, sessions: int, turns: int, kills: int, proxies: int = 1, random_routing: bool = False
+) -> Load:
     """Run a load in this directory, with its own servers."""
-    load, kept = Load(sessions, turns, kills), place / "health.json"
+    load, kept = Load(sessions, turns, kills, random_routing), place / "health.json"
     tokenizer = make(place / "tokenizer")
     with engine(tokenizer, "--abort-every", "10", "--update-every", "1", log=place / "engine.log") as upstream:
         running = Proxies(place, tokenizer, upstream.url, proxies)

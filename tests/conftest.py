@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, usual)
     settings.load_profile("full" if config.getoption("--full") else "ci")
     config.addinivalue_line("markers", "timeout(seconds): how long this test may take")
+    config.addinivalue_line("markers", "only_full: run with --full only, because a shorter test shows most of it")
     config.addinivalue_line("markers", "every_store: run on PostgreSQL too, not only with --full")
     config.addinivalue_line("markers", "on_file: about a store in a file, whatever `every_store` says")
     config.pluginmanager.register(NoSilentSkips(), "no-silent-skips")
@@ -55,6 +56,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(FULL_TIMEOUT_SECONDS))
+        return
+    left_out = [item for item in items if item.get_closest_marker("only_full") is not None]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist the hook does not exist

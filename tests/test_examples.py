@@ -22,6 +22,9 @@ STARTS = (
     "    numpy",
     "    test mse",
     "    3\t",
+    "    the model reads",
+    "    the agent says",
+    "    killed",
 )
 
 
@@ -30,7 +33,7 @@ def key_lines(text: str) -> list[str]:
     return [VARYING.sub("#", line.rstrip()) for line in text.splitlines() if line.startswith(STARTS)]
 
 
-@pytest.mark.parametrize("name", ["experiment", "flaky", "rollout"])
+@pytest.mark.parametrize("name", ["experiment", "flaky", "loop", "rollout"])
 def test_the_example_prints_what_its_readme_shows(name):
     """Every command of the example, every verdict and every outcome is in its README, in this order."""
     done = subprocess.run(

@@ -28,7 +28,7 @@ IMPORTED_BY_USERS = {
     "onrecord.testing",
 }
 # Rooms whose modules people import by name: everything directly in them is public.
-PUBLIC_ROOMS = {"onrecord.frameworks"}
+PUBLIC_ROOMS = {"onrecord.frameworks", "onrecord.testing.torture", "onrecord.testing.torture.drivers"}
 
 STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|REPLACE|WITH)\s+\S")
 TRANSACTION = re.compile(r"\s*(PRAGMA \w|(BEGIN( IMMEDIATE| EXCLUSIVE)?|COMMIT|ROLLBACK)\s*;?\s*$)")
@@ -374,6 +374,8 @@ def docstrings(path: Path) -> set[int]:
 
 
 def is_sql(text: str, path: Path) -> bool:
+    if path == PACKAGE / "testing" / "torture" / "tampering.py":
+        return False  # it damages databases of other programs, whose tables it learns at run time
     in_stores = path.is_relative_to(PACKAGE / "stores")
     return bool(STATEMENT.match(text)) or (not in_stores and bool(TRANSACTION.match(text)))
 

@@ -117,7 +117,8 @@ def checked(name: str, about: dict[str, Any]) -> dict[str, Any]:
             PYTHONPATH=str(ROOT / "tests" / "frameworks" / "upstream"),
         )  # fmt: skip
         results["upstream"] = counted(said) | ({"status": status, "said": said[-3000:]} if status else {})
-    status, said = run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *about["ours"].split()])
+    ours = ["-q", "-p", "no:cacheprovider", "-n", "0", "-W", "default", *about["ours"].split()]
+    status, said = run([str(python), "-m", "pytest", *ours])
     results["ours"] = counted(said) | ({"status": status, "said": said[-3000:]} if status else {})
     results["seconds"] = round(time.monotonic() - begun)
     return results

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -51,7 +52,8 @@ builder.add_conditional_edges("model", tools_condition)
 builder.add_edge("tools", "model")
 graph = builder.compile(checkpointer=saver)
 
-config = {"configurable": {"thread_id": "refund-42"}}
+config: RunnableConfig = {"configurable": {"thread_id": "refund-42"}}
 begun = graph.get_state(config).next
-result = graph.invoke(None if begun else {"messages": [HumanMessage("Refund order 42.")]}, config, durability="sync")
+question = MessagesState(messages=[HumanMessage("Refund order 42.")])
+result = graph.invoke(None if begun else question, config, durability="sync")
 print(result["messages"][-1].content)

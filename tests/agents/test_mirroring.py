@@ -13,6 +13,8 @@ from onrecord import connect
 from onrecord.agents import mirroring
 from onrecord.agents.generations import generations, kept, standing
 from onrecord.agents.mirroring import mirror
+from onrecord.agents.restoring import replaced_in
+from onrecord.agents.resuming import plan
 from onrecord.errors import InvalidInput, NotFound
 from onrecord.log.readings import rows_of
 from onrecord.vendors.port import Location
@@ -290,6 +292,8 @@ def test_a_secret_in_a_transcript_is_replaced_in_place(conversation):
     (event,) = conversation.session.events(kinds=("secret.found",))
     assert event.data["found"] == [{"rule": "github-token", "place": "lines", "count": 2}]
     assert conversation.mirror().records == 0
+    planned = plan(conversation.session, "claude", conversation.env, str(conversation.path.parent))
+    assert replaced_in(conversation.session, planned) == {"github-token": 2}
 
 
 def test_a_secret_that_arrives_in_two_halves_is_replaced(conversation):

@@ -14,7 +14,9 @@ from safetensors.numpy import load_file
 import onrecord
 from onrecord.errors import InvalidInput
 from onrecord.rollout.recording import open_rollout
+from onrecord.rollout.trainers import TRAINERS
 from onrecord.rollout.turns import ChatRequest
+from onrecord.surfaces.cli.catalogue import VERBS
 from onrecord.surfaces.cli.main import main
 from onrecord.surfaces.cli.rollout.named import is_named, named, tokenizer_of
 from tests.cli.conftest import Command
@@ -230,3 +232,18 @@ def test_code_of_your_own_is_named_as_module_and_name(tmp_path, monkeypatch):
         tokenizer_of(lambda: 7, "x:y")
     assert not is_named("models/policy")
     assert not is_named("C:/models")
+
+
+def test_a_trainer_gets_its_own_form(trained):
+    """`--for` writes JSON Lines in a framework's form: a line per sample, or one for a whole batch; choices agree."""
+    file = trained.place / "samples.jsonl"
+    names = ("task-1", "task-2")
+    trained.ok("rollout", "export", *names, "--for", "slime", "--to", str(file))
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["status"] for row in rows] == ["completed", "aborted"]
+    trained.ok("rollout", "export", *names, "--for", "trl", "--to", str(file), "--force")
+    assert len(json.loads(file.read_text())["completion_ids"]) == 2
+    trained.error("rollout", "export", *names, "--for", "verl", "--to", "x.parquet", code=2, kind="usage")
+    verb = next(verb for verb in VERBS if verb.name == "rollout")
+    (option,) = (option for option in verb.options if option.flag == "--for")
+    assert set(option.choices) == set(TRAINERS)

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.every_store
 # These verbs are tested in separate files.
 ELSEWHERE = {
     "demo",
+    "mcp",
     "store",
     "doctor",
     "export",

@@ -42,8 +42,10 @@ PROGRAMS = {
     "copilot": Program("@github/copilot", "1.0.102", "copilot", unpacks=".cache/copilot/pkg"),
     "opencode": Program("opencode-ai", "1.18.33", "opencode", script="postinstall.mjs"),
     "qwen": Program("@qwen-code/qwen-code", "0.24.4", "qwen"),
+    "conformance": Program("@modelcontextprotocol/conformance", "0.2.0-alpha.12", "conformance"),
+    "inspector": Program("@modelcontextprotocol/inspector", "2.12.0", "mcp-inspector"),
 }
-"""Cursor's command line is on no registry and uses only its makers' servers: it is not available here."""
+"""Coding agents, and the tools that test MCP servers. Cursor's command line is on no registry and uses only its makers' servers: it is not available here."""
 
 
 class CannotInstall(Exception):

@@ -51,7 +51,8 @@ class AgentSuite(Laboratory):
         return self.programs[0]
 
     def set_up(self, lab: Lab, *how: str) -> "Agent":
-        done = lab.onrecord("setup", self.name, "--user", *(how or ("--no-input",)))
+        # Without our tools, which tests/e2e/test_mcp.py is about: every start would start a server, too.
+        done = lab.onrecord("setup", self.name, "--user", "--no-tools", *(how or ("--no-input",)))
         assert done.status == 0, done
         self.accept_hooks(lab)
         return Agent(lab, self.name)

@@ -14,7 +14,7 @@ class TestColdStart(Laboratory):
         """Facts of three killed sessions are all in the next agent's first request, within 4 KB, and nothing is repeated; an empty note has none."""
         probe = lab.root / "probe.sh"
         probe.write_text("echo '403: no membership' >&2; exit 1\n")
-        assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
+        assert lab.onrecord("setup", "claude", "--user", "--no-tools", "--no-input").status == 0
         assert lab.onrecord("open", NAME, "--objective", facts.OBJECTIVE).status == 0
         for session in facts.SESSIONS:
             script = lab.root / f"record-{session}.sh"

@@ -26,7 +26,7 @@ class TestLimitsOnATerminal(Laboratory):
 
     def test_a_limit_in_a_terminal_is_seen_waited_for_and_outlived(self, lab: Lab):
         """A typed prompt hits a usage window: it is on record with its time, and is issued again, once, also after two deaths."""
-        assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
+        assert lab.onrecord("setup", "claude", "--user", "--no-tools", "--no-input").status == 0
         agent = Agent(lab, "claude")
         opens = int(time.time()) + WINDOW_SECONDS
         lab.server.fail(Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}"), TRIES)
@@ -54,7 +54,7 @@ class TestLimitsOnATerminal(Laboratory):
 
     def test_a_limit_of_an_adopted_agent_is_recorded_by_its_hook(self, lab: Lab):
         """An agent that onrecord did not start has no wrapper: its hook records the limit, and its next prompt ends that."""
-        assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
+        assert lab.onrecord("setup", "claude", "--user", "--no-tools", "--no-input").status == 0
         terminal = Terminal(lab, ["claude"])
         terminal.shows("auto mode on")
         terminal.say("The word is magenta. [[say violet]]", r"(?m)^\W*violet")
@@ -77,7 +77,7 @@ class TestTeamsOnTerminals(Laboratory):
 
     def test_every_state_is_told_apart_and_nobody_stalls(self, lab: Lab):
         """Limited, asking, idle and crashed agents have states of their own; the limited and the crashed continue, exactly once."""
-        assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
+        assert lab.onrecord("setup", "claude", "--user", "--no-tools", "--no-input").status == 0
         began = time.time()
         lab.server.fail(window, TRIES, "word of claude")
         lab.server.fail(reached, 1, "word of codex")

@@ -3,6 +3,8 @@
 import json
 from typing import ClassVar
 
+import pytest
+
 from tests.e2e.lab import Lab
 from tests.e2e.suite import OBJECTIVE, Agent, Laboratory
 from tests.e2e.wire import FENCED
@@ -68,6 +70,7 @@ class TestClaude(ToolsSuite):
 
 class TestCodex(ToolsSuite):
     programs = ("codex",)
+    first = "[[wait]]"
 
     def allow(self, lab: Lab) -> None:
         config = lab.home / ".codex" / "config.toml"
@@ -75,6 +78,7 @@ class TestCodex(ToolsSuite):
         config.write_text(config.read_text().replace("[mcp_servers.onrecord]\n", mine))
 
 
+@pytest.mark.only_full
 class TestGemini(ToolsSuite):
     programs = ("gemini",)
 
@@ -85,13 +89,16 @@ class TestGemini(ToolsSuite):
         )
 
 
+@pytest.mark.only_full
 class TestCopilot(ToolsSuite):
     programs = ("copilot",)
 
 
+@pytest.mark.only_full
 class TestOpencode(ToolsSuite):
     programs = ("opencode",)
 
 
+@pytest.mark.only_full
 class TestQwen(ToolsSuite):
     programs = ("qwen",)

@@ -21,7 +21,7 @@ class TestWhatNeedsAPerson(Laboratory):
 
     def test_a_question_a_permission_and_a_limit_are_noticed_and_listed(self, lab: Lab):
         """Each notice has the words, the overview lists the need, and after the answer it does not."""
-        assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
+        assert lab.onrecord("setup", "claude", "--user", "--no-tools", "--no-input").status == 0
         told = lab.scratch / "told.jsonl"
         settings = lab.home / ".config" / "onrecord" / "config.toml"
         settings.parent.mkdir(parents=True, exist_ok=True)

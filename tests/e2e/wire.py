@@ -97,7 +97,7 @@ def can_call(step: Step, tools: frozenset[str]) -> bool:
     if step.verb == "call":  # any tool, as `[[call NAME JSON]]`
         return step.words[0].partition(" ")[0] in tools
     if step.verb in ("mcp", "wait"):
-        return step.verb == "wait" or bool(own_tool(step, tools))
+        return step.verb == "wait" or "tool_call" in tools or bool(own_tool(step, tools))
     return "apply_patch" in tools or any(name in tools for name, _, _ in CALLS[step.verb])
 
 
@@ -106,8 +106,13 @@ def tool_call(step: Step, tools: frozenset[str]) -> tuple[str, dict[str, Any]]:
         name, _, given = step.words[0].partition(" ")
         return name, json.loads(given)
     if step.verb == "mcp":
-        return own_tool(step, tools), json.loads(step.words[1])
+        name, given = own_tool(step, tools), json.loads(step.words[1])
+        # Qwen defers the tools of servers, and calls them through another tool.
+        through = {"name": f"mcp__onrecord__{step.words[0]}", "arguments": given}
+        return (name, given) if name else ("tool_call", through)
     if step.verb == "wait":  # Claude starts its first turn while its servers start, and offers to wait if one is late
+        if "tool_search" in tools:  # Codex defers the tools of servers until the model searches for them
+            return "tool_search", {"query": "onrecord resume record attempt gate", "limit": 8}
         late = "WaitForMcpServers" in tools
         return ("WaitForMcpServers", {}) if late else ("Bash", {"command": "true", "description": "as asked"})
     for name, arguments, more in CALLS[step.verb]:
@@ -181,12 +186,11 @@ class Responses:
                 said += said_by(item["role"], item["content"])
             elif item["type"].endswith("_output"):
                 said.append(("result", ""))
-        names = [tool.get("name", "") for tool in body.get("tools", ())]
+        offered = [*body.get("tools", ()), *(one for item in body.get("input", ()) for one in item.get("tools", ()))]
+        names = [tool.get("name") or tool.get("type", "") for tool in offered]
         nested = [
-            f"{tool.get('name', '')}__{inner.get('name', '')}"
-            if tool.get("type") == "namespace"
-            else inner.get("name", "")
-            for tool in body.get("tools", ())
+            f"{tool['name']}__{inner['name']}" if tool.get("type") == "namespace" else inner.get("name", "")
+            for tool in offered
             for inner in tool.get("tools", ())
         ]
         return listen(said, [*names, *nested])
@@ -201,6 +205,9 @@ class Responses:
                 namespace, _dashes, inner = name.rpartition("__")
                 item |= {"type": "function_call", "name": inner, "namespace": namespace}
                 item |= {"arguments": json.dumps(arguments)}
+            elif name == "tool_search":
+                item = {"id": f"item_{number}", "type": "tool_search_call", "call_id": f"call_{number}",
+                        "status": "completed", "execution": "client", "arguments": arguments}  # fmt: skip
             elif name == "apply_patch":
                 item |= {"type": "custom_tool_call", "input": arguments["patch"]}
             else:

@@ -120,7 +120,8 @@ def test_the_newest_checkpoint_is_the_last_one_put_whatever_its_id(store):
     for number in range(5):
         id_ = f"1f000000-0000-6000-8000-00000000000{9 - number}"
         checkpoint: Any = {"v": 4, "id": id_, "ts": "", "channel_values": {"n": number}, "channel_versions": {"n": 1}}
-        config = saver.put(config, {**checkpoint, "versions_seen": {}}, {"step": number}, {"n": 1})
+        checkpoint |= {"versions_seen": {}}
+        config = saver.put(config, checkpoint, {"step": number}, {"n": 1})
         found = OnrecordSaver(store).get_tuple(at(checkpoint_ns=""))
         assert found is not None
         assert found.checkpoint["channel_values"] == {"n": number}

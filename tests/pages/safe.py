@@ -42,7 +42,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attrs):
         if tag not in TAGS:
             self.problems.append(f"<{tag}>")
-        if tag not in VOID and self.get_starttag_text()[-2:] != "/>":
+        if tag not in VOID and (self.get_starttag_text() or "")[-2:] != "/>":
             self._open.append(tag)
         self.scripts += tag == "script"
         for name, value in attrs:

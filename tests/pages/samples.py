@@ -79,6 +79,12 @@ def sample() -> Session:
         {"role": "assistant", "content": "It is fine."},
     ])  # fmt: skip
     two.findings.challenge("f2", "the cache was empty", evidence=["trace-7"])
+    rests = {"claim": "The router reads the replica", "label": "verified", "evidence": ["trace-7"]}
+    two.log.record("finding.stated", rests | {"anchors": [{"path": "db/router.py", "fingerprint": "1"}]})
+    two.findings.record_milestone("root_cause", finding="f4")
+    two.log.record("code.changed", {"anchors": {"db/router.py": "2"}})
+    two.findings.record_milestone("fix", finding="f4", evidence=["trace-7"])
+    two.evidence.record("run", id="later", captured=True, command="make", exit_code=0)
     two.compact("Claude found the lag.")
     two.attempts.start("make deploy")
     two.leave()

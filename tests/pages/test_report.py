@@ -13,7 +13,7 @@ from onrecord.pages.lanes import Picture, draw_lanes
 from onrecord.pages.options import Options
 from onrecord.pages.panel import panel_lines
 from onrecord.pages.plain import as_markdown
-from onrecord.pages.report import Contents, _chapters, report
+from onrecord.pages.report import COLOURED_ENTRIES, Contents, _chapters, report
 from onrecord.pages.spans import spans_of
 from onrecord.session.handle import Session
 from tests.pages.safe import Page
@@ -45,7 +45,7 @@ def test_a_report_shows_everything(html: str):
                  "do not reopen without new evidence", "challenged"):  # fmt: skip
         assert said in text, said
     assert "\x1b" not in html
-    assert "31m" not in text
+    assert "[31m" not in text
 
 
 def test_a_report_is_well_formed(html: str):
@@ -104,6 +104,19 @@ def test_the_timeline_has_turns_of_every_state(contents: Contents):
     assert relabelled.about["claim"] == "The client retries too early"
     middle = contents.events[contents.events.index(after.event) :]
     assert [one.number for one in entries_of(middle) if one.kind == TURN] == [0, 0]
+
+
+def test_a_long_report_has_no_colours_in_code():
+    """Code is coloured, except in a report that would open late because of it; the code is the same."""
+    said = event("turn.recorded", {"items": [{"role": "assistant", "content": "```py\nreturn 'x' # <b class=k>\n```"}]})
+    whole = sample().views
+    short, long = (
+        "".join(report(Contents(whole, [said._replace(position=n + 1) for n in range(count)], "", 1)))
+        for count in (3, COLOURED_ENTRIES + 1)
+    )
+    assert short.count("<b class=k>return</b>") == 3
+    assert "<b class=" not in long
+    assert long.count("return 'x' # &lt;b class=k&gt;") == COLOURED_ENTRIES + 1
 
 
 def test_a_part_and_without_output(contents: Contents):

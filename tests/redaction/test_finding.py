@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onrecord.redaction.quick import is_plain
 from onrecord.redaction.scanner import Scanner
 from onrecord.redaction.values import PLACEHOLDER, Cleaner
 from tests.redaction.corpus import CORPUS
@@ -124,3 +125,14 @@ def test_equal_secrets_have_equal_marks():
     assert other
     assert first.group() == again.group() == "[secret:github-token:" + first.group()[-5:]
     assert first.group() != other.group()
+
+
+def test_what_the_quick_look_lets_pass_has_no_secret():
+    """The short way for hooks never lets a case of the corpus pass, and does let an ordinary command pass."""
+    for case in CORPUS.cases(UNSEEN + 3, 400):
+        assert not is_plain(case.text.encode(), ())
+        assert not is_plain(case.secret.encode(), ()) or len(case.secret) < 12
+    command = json.dumps({"act": "run", "command": "pytest -q tests/test_login.py", "exit_code": 0, "tool": "Bash"})
+    assert is_plain(command.encode(), ())
+    assert not is_plain(command.encode(), ["test_login"])
+    assert not is_plain(b"a " * 4_000, ())

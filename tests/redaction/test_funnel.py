@@ -104,8 +104,16 @@ def test_what_was_found_is_an_event(records):
     assert session.verify().ok
 
 
+def test_the_reason_of_an_erasure_is_clean(records):
+    """Who erases a secret may name it in the reason; the record does not keep it."""
+    session = records.open("work")
+    position = session.decide("about to go").position
+    event = session.log.erase(f"it had {TOKEN}", positions=[position])
+    assert event.data["reason"].startswith("it had [secret:github-token:")
+
+
 def test_one_secret_has_one_mark_in_a_store(records):
-    """Equal secrets can be told apart from others by their mark, across sessions of a store."""
+    """A mark distinguishes one secret from another, across sessions of a store."""
     first = records.open("one").decide(f"key {TOKEN}").data["text"]
     second = records.open("two").decide(f"key {TOKEN}").data["text"]
     other = records.open("three").decide(f"key ghp_{'z9Y8x7' * 6}").data["text"]
@@ -143,8 +151,8 @@ def test_keep_says_so(records):
 
 def test_a_policy_belongs_to_a_project(records):
     """The nearest directory decides; other projects keep the default."""
-    rules = Rules("redact", {"/work": "refuse", "/work/lab": "keep"})
-    assert [rules.policy_of(name) for name in ("/work", "/work/lab/x", "/works", "")] == [
+    rules = Rules("redact", {"/made": "refuse", "/made/lab": "keep"})
+    assert [rules.policy_of(name) for name in ("/made", "/made/lab/x", "/mades", "")] == [
         "refuse", "keep", "redact", "redact",
     ]  # fmt: skip
 
@@ -219,7 +227,7 @@ def test_a_hook_loads_no_automaton(tmp_path):
 
 
 def test_the_funnel_does_not_keep_a_store_alive():
-    """A store that nobody uses any more is collected, with its rules."""
+    """A store without users is collected, with its rules."""
     import gc
     import weakref
 

@@ -122,6 +122,16 @@ def test_a_supervisor_settles_limits_and_crashes_of_its_team(agent, timed):
     assert said(member)[0][2] == "onrecord team resume night"
 
 
+def test_a_supervisor_that_was_killed_needs_a_person(timed):
+    """One that ended as it should does not: its team was ended with it, or runs on purpose without it."""
+    crew = timed.create("night", agent="crew")
+    crew.agents.record_start(GONE)
+    why = "the supervisor of the team ended: no process restarts its agents"
+    assert said(crew) == [("crashed", why, "onrecord team resume night")]
+    crew.agents.record_end()
+    assert said(crew) == []
+
+
 def test_attempts_that_nobody_will_settle_need_a_person(agent, timed):
     """A lost one, and one without a process whose agent left; not one that runs, or whose agent is here."""
     session, other, third = agent(), timed.get("fix", agent="other"), timed.get("fix", agent="third")

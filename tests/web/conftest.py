@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -105,10 +105,18 @@ class Watch:
     def __init__(self, context, host: str) -> None:
         self.problems: list[str] = []
         self.allowed: list[str] = []
-        context.on("console", lambda one: one.type in ("error", "warning") and self.problems.append(one.text))
+        context.on("console", self._logged)
         context.on("weberror", lambda one: self.problems.append(str(one.error)))
-        context.on("dialog", lambda one: (self.problems.append(f"a dialog: {one.message}"), one.dismiss()))
+        context.on("dialog", self._asked)
         context.on("request", lambda one: self._sent(one.url, host))
+
+    def _logged(self, message) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(message.text)
+
+    def _asked(self, dialog) -> None:
+        self.problems.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _sent(self, url: str, host: str) -> None:
         if not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != host:
@@ -119,7 +127,7 @@ class Watch:
 
 
 @pytest.fixture(scope="session")
-def context(browser, served) -> Iterator[tuple]:
+def context(browser, served) -> Iterator[tuple[Any, Watch]]:
     """One browser profile that has opened the address which the command printed."""
     made = browser.new_context(
         viewport={"width": 1300, "height": 850}, permissions=["clipboard-read", "clipboard-write"]

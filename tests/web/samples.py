@@ -54,9 +54,13 @@ def _say(
         )
         items.append({"role": "tool", "call": id_, "content": result})
     items.append({"role": "assistant", "content": answer})
-    usage = {"model": "claude-opus-5", "input_tokens": 12_400, "output_tokens": 1_830, "cost": cost}
-    session.record_turn(items, usage=usage)  # type: ignore[arg-type]  # as a partner sends it
-    clock.pass_(4 * MINUTE)
+    clock.pass_(MINUTE)
+    with session.turn() as turn:
+        for item in items:
+            clock.pass_(3 * MINUTE / len(items))
+            turn.add(item)
+        session.budget.record_usage("claude-opus-5", input_tokens=12_400, output_tokens=1_830, cost=cost)
+    clock.pass_(20)
 
 
 def invite(records: SessionStore, clock: Clock, now: float) -> None:
@@ -64,7 +68,7 @@ def invite(records: SessionStore, clock: Clock, now: float) -> None:
     clock.now = now - 3 * HOUR
     records.create("fix-invite-403", objective="Fix intermittent 403 after invite acceptance")
     claude = records.get("fix-invite-403", agent="claude").acquire()
-    claude.agents.locate("claude", "8d1f4a5e-11c2", branch="fix/invite", revision="4f2c9d01aa", cwd="/work/shop-api")
+    claude.agents.locate("claude", "8d1f4a5e-11c2", branch="fix/invite", revision="4f2c9d01aa")
     claude.facts.set_reproduction("accept an invite, then GET /team at once", rate="3/10")
     _say(claude, clock, "Why is there a 403 after accepting an invite?", "I reproduce it first. **3 of 10** requests fail:\n\n- the invite is accepted\n- the first `GET /team` answers 403\n- the second one answers 200",
          ("Bash", {"command": "pytest -k invite --count 10"}, "FAILED tests/test_invite.py::test_team\n3 failed, 7 passed in 12.1s\nexit code 1"), cost=0.09)  # fmt: skip
@@ -82,11 +86,13 @@ def invite(records: SessionStore, clock: Clock, now: float) -> None:
     claude.evidence.record("trace", id="trace-7", captured=True, text="membership visible 268 ms later on the replica")
     claude.findings.state("The 403 comes before the membership row is visible", "verified", evidence=["trace-7"])
     claude.decide("Reproduce before touching the middleware", why="two fixes failed")
-    with_turn = claude.turn()
-    with_turn.__enter__()
-    with_turn.add({"role": "assistant", "content": "Switching the router to the primary for"})
-    with_turn.abort("engine stopped answering")
-    clock.pass_(6 * MINUTE)
+    turn = claude.turn()
+    clock.pass_(2 * MINUTE)
+    turn.abort(
+        "engine stopped answering",
+        partial=[{"role": "assistant", "content": "Switching the router to the primary for"}],
+    )
+    clock.pass_(4 * MINUTE)
     claude.agents.record_interruption("killed", "kill -9")
     claude.leave()
     _second_day(records, clock, now)
@@ -94,7 +100,7 @@ def invite(records: SessionStore, clock: Clock, now: float) -> None:
 
 def _second_day(records: SessionStore, clock: Clock, now: float) -> None:
     codex = records.get("fix-invite-403", agent="codex").acquire()
-    codex.agents.locate("codex", "0199-aa31", branch="fix/invite", cwd="/work/shop-api")
+    codex.agents.locate("codex", "0199-aa31", branch="fix/invite")
     _say(codex, clock, "Continue from the note: read memberships from the primary after accept.", "Reading from the primary for five seconds after accept.",
          ("Edit", {"file_path": "db/router.py", "old_string": "    return self.replica", "new_string": "    if session.accepted_within(5):\n        return self.primary\n    return self.replica"}, "ok"),
          ("Bash", {"command": "pytest -k invite --count 10"}, "10 passed in 12.0s"), cost=0.06)  # fmt: skip

@@ -19,7 +19,7 @@ def position_of(served, name, kind, by=None):
 
 
 def whole_text(page):
-    """Everything that the timeline shows while somebody scrolls through it."""
+    """Everything that the timeline shows while a reader scrolls through it."""
     return page.evaluate(
         """async () => {
             const box = document.querySelector("#timeline"), seen = new Map();
@@ -103,7 +103,7 @@ def test_a_session_reads_like_what_happened(page, served):
     assert "3 of 10 requests fail" in seen
     assert "exit 1" in seen
     assert re.search(r"aborted.*engine stopped answering.*superseded by", seen)
-    page.goto(f"{page.url}#e{position_of(served, 'fix-invite-403', 'turn.recorded', by='codex')}")
+    page.goto(f"{page.url}#e{position_of(served, 'fix-invite-403', 'turn.begun', by='codex')}")
     page.wait_for_selector("#rows .diff ins", state="attached")
     left = page.inner_text("#left")
     for words in ("Read memberships from the primary after accept", "Auth middleware caches a stale role", "3/10"):
@@ -114,7 +114,7 @@ def test_a_session_reads_like_what_happened(page, served):
 
 
 def test_an_event_is_inspected_by_click_and_by_key(page, served):
-    """A link in a sentence leads to the event that proves it; arrows go on from there; c copies a link to it."""
+    """A link in a sentence leads to the event that proves it; arrows continue from there; c copies a link to it."""
     open_session(page, served)
     page.wait_for_selector("#chain.ok")
     page.locator("#left a.at[href='#e1']").first.click()
@@ -138,7 +138,7 @@ def test_everything_on_the_page_goes_back_with_the_slider(page, served):
     before = int(page.inner_text("#tabs a[data-tab=findings] .count"))
     page.locator("#position").evaluate("one => { one.value = 12; one.dispatchEvent(new Event('input')) }")
     page.wait_for_selector(".chip.past")
-    page.wait_for_function("() => !document.querySelector('#left').textContent.includes('after accept')")
+    page.wait_for_function("() => !document.querySelector('#left').textContent.includes('Read memberships')")
     assert "12" in page.inner_text("#where b")
     assert int(page.inner_text("#tabs a[data-tab=findings] .count")) < before
     positions = [int(one.get_attribute("data-position")) for one in page.locator("#rows [data-position]").all()]
@@ -148,10 +148,30 @@ def test_everything_on_the_page_goes_back_with_the_slider(page, served):
     page.reload()
     page.wait_for_selector(".chip.past")
     page.click("#now")
-    page.wait_for_function("() => document.querySelector('#left').textContent.includes('after accept')")
+    page.wait_for_function("() => document.querySelector('#left').textContent.includes('Read memberships')")
     page.click("#compare")
     page.wait_for_selector("dialog table, dialog li")
     assert "finding" in page.inner_text("dialog")
+
+
+def test_a_session_is_searched_played_and_zoomed_by_keys(page, served):
+    """`/` finds words and leads to their event, `p` plays from the first event on, `n` returns to now, `+` zooms."""
+    open_session(page, served)
+    page.keyboard.press("/")
+    page.fill("dialog input", "replica")
+    page.wait_for_selector("dialog mark")
+    page.locator("dialog a").first.click()
+    page.wait_for_selector("dialog", state="detached")
+    page.wait_for_selector("#rows .sel")
+    page.wait_for_selector("#lanes svg")
+    before = page.evaluate("document.querySelector('#lanes svg').getBoundingClientRect().width")
+    page.keyboard.press("+")
+    assert page.evaluate("document.querySelector('#lanes svg').getBoundingClientRect().width") > 1.9 * before
+    page.keyboard.press("p")
+    page.wait_for_function("() => /[?]at=([3-9]|\\d\\d)/.test(location.href)")
+    page.keyboard.press("n")
+    page.wait_for_function("() => !location.href.includes('at=')")
+    assert page.get_attribute("#play", "aria-pressed") == "false"
 
 
 TABS = {

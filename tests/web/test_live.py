@@ -131,13 +131,16 @@ def test_a_person_acts_and_each_act_is_an_event_with_their_name(page, served):
 
 
 def test_a_store_in_postgres_is_followed_too(postgres):
-    """The same hub on the other store: a viewer hears of a position that another connection committed."""
+    """A viewer hears of a position that another connection committed, and gets the pages from the same store."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
     from onrecord.session.session_store import SessionStore
+    from onrecord.web.app import Site
+    from onrecord.web.home import home
     from onrecord.web.live import Hub
     from onrecord.web.read_only import ReadOnly
+    from onrecord.web.settings import Settings
 
     url = postgres.empty_store()
     with SessionStore(open_store(url)) as records, SessionStore(ReadOnly(open_store(url))) as reading:
@@ -151,8 +154,12 @@ def test_a_store_in_postgres_is_followed_too(postgres):
             await asyncio.to_thread(session.decide, "heard")
             while f'"{session.id}":{session.head.position}' not in heard[-1]:
                 heard.append(await asyncio.wait_for(anext(stream), 20))
-            await stream.aclose()
+            await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
             hub.stop()
 
         with ThreadPoolExecutor(1) as apart:  # the browser's driver has a loop in this thread
             apart.submit(asyncio.run, hear()).result()
+        site = Site(reading, Settings("a-token-of-24-characters"))
+        assert "followed" in home(site.frame, site.shelf, None, "", site.desk.now())
+        assert "heard" in site.desk.page(session.id, "timeline", None, None)
+        assert "heard" not in site.desk.page(session.id, "timeline", 1, None)

@@ -5,17 +5,20 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from onrecord.errors import InvalidInput, StoreReadOnly
+from onrecord.log import codec
 from onrecord.log.events import KINDS
 from onrecord.log.head import refuse_work
 from onrecord.stores.memory import MemoryStore
 from onrecord.web.guard import Guard
 from onrecord.web.read_only import ReadOnly
 from onrecord.web.settings import Settings
+from onrecord.web.sturdy import sturdy
 from tests.web.test_browser import whole_text
 
 pytestmark = pytest.mark.timeout(90)
@@ -168,6 +171,9 @@ def answered(path, **headers):
         seen.append(scope["path"])
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
+    async def receive():
+        return {"type": "http.disconnect"}
+
     async def send(message):
         sent.append(message)
 
@@ -176,7 +182,7 @@ def answered(path, **headers):
     scope = {"type": "http", "method": "GET", "path": path, "query_string": b"",
              "headers": [(name.encode(), value.encode()) for name, value in given.items()]}  # fmt: skip
     with ThreadPoolExecutor(1) as apart:  # the browser's driver has a loop in this thread
-        apart.submit(asyncio.run, guard(scope, None, send)).result()
+        apart.submit(asyncio.run, guard(scope, receive, send)).result()
     return seen[0] if seen else sent[0]["status"]
 
 
@@ -203,7 +209,18 @@ KEPT = frozenset({
 """Fields that choose a meaning: with other words the event would be a different one."""
 
 
-SHAPED = {
+@pytest.fixture
+def from_elsewhere(monkeypatch):
+    """Let events be written that this version refuses, as an older one or another program did."""
+    monkeypatch.setattr(codec, "SHAPES", {})
+
+
+ITEM = {
+    "role": "assistant", "content": [{"type": "text", "text": HOSTILE}, {"type": HOSTILE, "text": HOSTILE}],
+    "tool_calls": [{"id": "h", "name": HOSTILE, "arguments": {"command": HOSTILE, HOSTILE: [HOSTILE]}}],
+}  # fmt: skip
+SHAPED: dict[str, dict[str, Any]] = {
+    "turn.recorded": {"items": [{"role": "user", "content": HOSTILE}, ITEM]}, "item.added": {"item": ITEM},
     "profile.chosen": {"profile": {"name": HOSTILE, "phases": [{"name": HOSTILE, "goal": HOSTILE, "checkpoint": [HOSTILE]}],
                                    "sections": [{"name": HOSTILE, "description": HOSTILE}]}},
     "feature.judged": {"passes": True, "evidence": [HOSTILE]}, "usage.recorded": {"model": HOSTILE, "input_tokens": 5},
@@ -250,7 +267,7 @@ def fill_with_hostile_text(served):
     return session
 
 
-def test_hostile_text_in_every_field_of_every_kind_never_acts(page, served):
+def test_hostile_text_in_every_field_of_every_kind_never_acts(page, served, from_elsewhere):
     """Script, SVG, Markdown, ANSI and bidi in all events: nothing runs, the policy reports nothing, no request leaves."""
     session = fill_with_hostile_text(served)
     page.goto(f"{served.base}/?all=1")
@@ -274,20 +291,36 @@ def test_hostile_text_in_every_field_of_every_kind_never_acts(page, served):
     assert page.evaluate("window.hacked") is None
     assert page.locator("#view iframe, #inspector script, [onerror], [onload], [onmouseover]").count() == 0
     assert page.locator("img:not([src^='/'])").count() == 0
-    links = page.evaluate("[...document.querySelectorAll('a[href]')].map(one => one.href.toLowerCase())")
+    links = page.evaluate(
+        "[...document.querySelectorAll('a[href]')].map(one => one.getAttribute('href').toLowerCase())"
+    )
     assert [one for one in links if one.startswith(("javascript:", "data:"))] == []
 
 
-def test_an_event_of_an_unexpected_form_does_not_hide_the_page(page, served):
-    """A profile that is a text, a finding that is a list: the parts that need them say so, the rest is shown."""
+def test_an_event_of_an_unexpected_form_does_not_hide_the_page(page, served, from_elsewhere):
+    """A profile that is a text, a finding that is a list: what cannot be read says so, and the rest is shown."""
     session = served.scratch.create("malformed", objective="Read me all the same")
     session.log.record("profile.chosen", {"profile": "not a profile"})
     session.log.record("finding.stated", {"claim": ["a", "list"], "label": {"x": 1}})
     session.log.record("attempt.started", {"command": 7, "signature": None})
+    session.acquire()
+    line = json.dumps({"text": "hello"})
+    reading = [{"line": 0, "turn": "begins", "items": [{"role": "user", "content": {"$": "/text"}}]}]
+    odd = {
+        "vendor": "claude",
+        "vendor_id": "v",
+        "agent": "human",
+        "lines": [line],
+        "mark_before": [0],
+        "reading": reading,
+    }
+    drafts = [session.log.draft("turn.recorded", {"items": "not items"}), session.log.draft("payload.kept", odd)]
+    session.log.append(*drafts, fenced=True)
     session.decide("still readable")
     page.goto(f"{served.base}/s/{session.id}")
     page.wait_for_function("() => document.querySelector('#timeline').textContent.includes('still readable')")
-    assert "cannot be shown" in page.inner_text("#left")
+    assert "still readable" in page.inner_text("#left")
+    assert "the event at" in sturdy(lambda: str(int("a log from elsewhere")), 7)
     for tab in ("findings", "attempts", "team", "files", "cost", "note", "log"):
         assert ask(served, f"/s/{session.id}?tab={tab}")[0] == 200, tab
     assert ask(served, "/?all=1")[0] == 200

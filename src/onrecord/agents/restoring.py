@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onrecord.agents.generations import generations, has_gaps, standing
+from onrecord.agents.generations import generations, has_gaps, kept, standing
 from onrecord.agents.reading import says_something
 from onrecord.agents.resuming import origin_of, plan, put_back
 from onrecord.agents.surroundings import environment_for
@@ -54,6 +54,17 @@ def plan_restore(session: Session, agent: str, here: str, cwd: str | None, *, ge
             agent=agent,
         )
     return planned
+
+
+def replaced_in(session: Session, planned: Plan) -> dict[str, int]:
+    """How many secrets of each kind the copy has placeholders for."""
+    from onrecord.redaction.values import PLACEHOLDER
+
+    found: dict[str, int] = {}
+    for one in kept(session, planned.of.name, planned.vendor_id, generation=planned.generation):
+        for match in PLACEHOLDER.finditer(one.raw):
+            found[match[1]] = found.get(match[1], 0) + 1
+    return found
 
 
 def restore_copy(session: Session, planned: Plan) -> Location:

@@ -53,6 +53,10 @@ class AsyncTurn(OwnTurn):
         """Record a decision that comes from the last item: it is a fact, whatever becomes of the turn."""
 
     @property
+    def done(self) -> bool:
+        """Whether the model has answered and calls no tool: the loop ends here, also if the turn was continued."""
+
+    @property
     def is_open(self) -> bool:
         """Whether items can be added."""
 

@@ -23,7 +23,7 @@ from onrecord.frameworks.langgraph_values import Values
 from onrecord.frameworks.requiring import required
 from onrecord.log.names import ID_LIMIT, link_id
 
-with required("langgraph", "langgraph", "1.2"):
+with required("langgraph", "langgraph langchain_core", "1.2"):
     from langgraph.checkpoint.base import (
         WRITES_IDX_MAP,
         BaseCheckpointSaver,
@@ -49,16 +49,17 @@ if TYPE_CHECKING:
     from onrecord.session.session_store import SessionStore
 
 R = TypeVar("R")
+Tuples = list[CheckpointTuple]
+"""Inside of the saver, `list` is its method."""
 
 THREADS_KEPT = 256
 """How many threads a saver keeps folded in memory."""
 RUNS_KEPT = 10_000
 """How many runs a saver remembers, to know which head each of them continues."""
-PUT_SECONDS = 0.5
+PUT_SECONDS = 0.2
 """How long the writes of a task wait for the checkpoint they belong to, which LangGraph saves in the background."""
 RUN_KEY = "__onrecord_run"
 _PREGEL = "__pregel_"
-_CONF = "configurable"
 
 
 class Run(NamedTuple):
@@ -139,7 +140,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return called(partial(self._get_tuple, config))
 
     def _get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        conf = config[_CONF]
+        conf = config["configurable"]
         thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
         with thread.lock:
             thread.catch_up()
@@ -180,11 +181,11 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
     def _list(
         self, config: RunnableConfig | None, filter_: dict[str, Any] | None, before: RunnableConfig | None,
         limit: int | None,
-    ) -> list[CheckpointTuple]:  # fmt: skip
-        conf = config[_CONF] if config else {}
+    ) -> Tuples:  # fmt: skip
+        conf = config["configurable"] if config else {}
         threads = [self.thread(conf["thread_id"])] if "thread_id" in conf else self._every_thread()
-        last = before[_CONF].get("checkpoint_id") if before else None
-        found: list[CheckpointTuple] = []
+        last = before["configurable"].get("checkpoint_id") if before else None
+        found: Tuples = []
         for thread in threads:
             with thread.lock:
                 thread.catch_up()
@@ -203,7 +204,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return called(partial(self._delta_history, config, channels))
 
     def _delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-        conf = config[_CONF]
+        conf = config["configurable"]
         thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
         with thread.lock:
             thread.catch_up()
@@ -221,7 +222,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
                         seeds[channel] = thread.value(node.values[channel])
                 id_ = node.parent
         return {
-            channel: {"writes": writes[::-1], **({"seed": seeds[channel]} if channel in seeds else {})}  # type: ignore[misc,typeddict-item]  # the seed is optional
+            channel: {"writes": writes[::-1], **({"seed": seeds[channel]} if channel in seeds else {})}  # type: ignore[typeddict-item]  # the seed is optional
             for channel, writes in found.items()
         }
 
@@ -235,18 +236,17 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return called(partial(self._put, config, checkpoint, metadata))
 
     def _put(self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> RunnableConfig:
-        conf = config[_CONF]
+        conf = config["configurable"]
         key, parent = (conf.get("checkpoint_ns", ""), checkpoint["id"]), conf.get("checkpoint_id")
         about = dict(get_checkpoint_metadata(config, metadata))
         thread = self._thread_of_run(conf)
 
-        used: dict[int, Any] = {}
+        pooling = Pooling(thread)
 
         def make() -> list[Draft]:
-            nonlocal used
+            nonlocal pooling
             self._refuse_overtaken(thread, conf, key[0], parent)
             pooling = Pooling(thread)
-            used = pooling.used
             put = put_of(pooling, key, parent, dict(checkpoint), about)
             run = about.get("run_id")
             link = None if not isinstance(run, str) or run in thread.runs else _run_link(run)
@@ -259,7 +259,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
                 raise
             thread = self._fork(thread, conf)
             thread.write(make)
-        thread.cache = used
+        pooling.settle()
         self._went_on(conf)
         return _config(thread.id, *key, conf.get(RUN_KEY))
 
@@ -268,7 +268,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return run.thread if run else self.thread(conf["thread_id"])
 
     def _refuse_overtaken(self, thread: Thread, conf: dict[str, Any], ns: str, parent: str | None) -> None:
-        """A run may continue the newest checkpoint, or once the one that it was told to continue."""
+        """A run may continue the newest checkpoint, or once the one that its caller named."""
         head = thread.head(ns)
         if head is None or head == parent:
             return
@@ -312,7 +312,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> None:
-        conf = config[_CONF]
+        conf = config["configurable"]
         key = (conf.get("checkpoint_ns", ""), conf["checkpoint_id"])
         thread = self._thread_of_run(conf)
         numbered = [(WRITES_IDX_MAP.get(channel, n), channel, value) for n, (channel, value) in enumerate(writes)]
@@ -338,7 +338,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         with thread.lock:
             if thread.catch_up() and thread.nodes:
                 data = thread.retracted(**what)
-                thread.write(lambda: [thread.session.log.draft("payload.retracted", data)])
+                thread.write(partial(_drafts, thread, "payload.retracted", data))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Retract the checkpoints of these runs, in every thread and in copies of it."""
@@ -356,9 +356,9 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
                 thread = Thread(self.store, name, self._values, name=name, **self._options)
                 thread.catch_up()
                 names += [session_name(copy) for copy in thread.copies]
-                if thread.session.head.session and run in thread.runs:
+                if run in thread.runs:
                     data = thread.retracted(runs=[run])
-                    thread.write(lambda thread=thread, data=data: [thread.session.log.draft("payload.retracted", data)])
+                    thread.write(partial(_drafts, thread, "payload.retracted", data))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread: a fork of its session, which shares the history and copies nothing."""
@@ -446,7 +446,11 @@ def called(call: Callable[[], R]) -> R:
 
 def _config(thread_id: str, ns: str, id_: str | None, run: str | None = None) -> RunnableConfig:
     conf = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id_}
-    return {_CONF: conf | ({RUN_KEY: run} if run else {})}
+    return {"configurable": conf | ({RUN_KEY: run} if run else {})}
+
+
+def _drafts(thread: Thread, kind: str, data: dict[str, Any]) -> Sequence[Draft]:
+    return [thread.session.log.draft(kind, data)]
 
 
 def _newest_first(thread: Thread, conf: dict[str, Any], before: str | None) -> Iterator[Key]:

@@ -12,12 +12,13 @@ from copy import deepcopy
 from threading import Condition
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_core.messages import BaseMessage
+
 from onrecord.frameworks.conversation import Conversation, row
 from onrecord.frameworks.langgraph_values import (
     POOLED,
     TAG,
     VALUE,
-    BaseMessage,
     Pool,
     Values,
     as_text,
@@ -198,7 +199,7 @@ class Thread(Conversation):
         return found
 
     def text(self, text: str) -> Any:
-        """The value that a text stands for."""
+        """The value that a text encodes."""
         return self.values.decode(json.loads(text), self.pool)
 
     def checkpoint(self, key: Key) -> dict[str, Any]:
@@ -285,6 +286,12 @@ class Pooling:
         if isinstance(value, BaseMessage) and not value.__pydantic_extra__:
             self.used[id(value)] = Cached(value, _snapshot(value), text)
         return text
+
+    def settle(self) -> None:
+        """After the append: what need not be encoded again, and texts as they were before secrets were replaced."""
+        self.thread.cache = self.used
+        for text, number in self._numbers.items():
+            self.thread.pool.numbers.setdefault(text, number)
 
     def text(self, value: Any) -> str:
         """A value as text."""
@@ -387,6 +394,6 @@ def writes_of(
     if not of:
         return None
     ns, id_ = key
-    newest = (thread.order.get(ns) or [None])[-1]
+    newest = (thread.order.get(ns) or [""])[-1]
     data = {"task": task, "of": of} | ({"id": id_} if id_ != newest else {})
     return data | ({"ns": ns} if ns else {}) | ({"path": path} if path else {})

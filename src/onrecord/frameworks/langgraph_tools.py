@@ -11,10 +11,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.messages import ToolMessage
+
 from onrecord.aio import settled
 from onrecord.frameworks.conversation import said_of
 from onrecord.frameworks.langgraph import called
-from onrecord.frameworks.langgraph_values import ToolMessage, from_neutral
+from onrecord.frameworks.langgraph_values import from_neutral
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -39,7 +39,7 @@ from zoneinfo import ZoneInfo
 from onrecord.errors import DamagedLog, InvalidInput
 from onrecord.frameworks.requiring import required
 
-with required("langgraph", "langgraph", "1.2"):
+with required("langgraph", "langgraph langchain_core", "1.2"):
     from langchain_core.documents import Document
     from langchain_core.messages import (
         AIMessage,

@@ -16,7 +16,7 @@ from onrecord.aio import settled
 from onrecord.frameworks.conversation import Conversation, as_line
 from onrecord.frameworks.requiring import required
 
-with required("mcp", "mcp", "2.3"):
+with required("mcp", "mcp mcp_types", "2.3"):
     from mcp.server.streamable_http import EventMessage, EventStore
     from mcp_types import jsonrpc_message_adapter
 

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def required(extra: str, package: str, oldest: str) -> Iterator[None]:
-    """Around the imports of a framework: what is missing becomes an ImportError that says how to install it."""
+def required(extra: str, packages: str, oldest: str) -> Iterator[None]:
+    """Around the imports of a framework: what is missing, or too old, becomes one sentence with the command."""
     try:
         yield
     except ImportError as problem:
-        if (problem.name or "").partition(".")[0] != package.partition(".")[0]:
+        if (problem.name or "").partition(".")[0] not in packages.split():
             raise
         raise ImportError(
-            f"this adapter needs {extra} {oldest} or newer, which is not installed: pip install 'onrecord[{extra}]'",
+            f"this adapter needs {extra} {oldest} or newer: pip install 'onrecord[{extra}]'",
             name=problem.name,
         ) from None

@@ -167,6 +167,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("interruption.recorded", DURABLE, "Why work stopped: limit, crash, budget."),
     ("samples.frozen", DURABLE, "A rollout's samples were frozen for a trainer: how they are made.", "digest options"),
     ("samples.acknowledged", DURABLE, "The trainer has the frozen samples.", "digest"),
+    ("reward.recorded", DURABLE, "A reward of a rollout, or of one of its turns.", "agent name reward"),
     ("rollout.retired", DURABLE, "The rollout has ended for good: handed to a trainer, or discarded."),
     ("payload.kept", TRANSCRIPT, "An opaque entry of a partner, verbatim."),
     ("payload.retracted", TRANSCRIPT, "A partner's entry no longer counts."),
@@ -185,7 +186,8 @@ RESERVED_KINDS = frozenset(
     {"session.opened", "session.renamed", "session.paused", "session.resumed", "session.closed", "session.archived",
      "session.forked", "session.imported", "session.held", "session.released", "agent.joined", "agent.left",
      "turn.begun", "turn.committed", "turn.aborted", "turn.recorded", "item.added", "tokens.recorded", "effect.started",
-     "effect.finished", "transcript.compacted", "samples.frozen", "samples.acknowledged", "rollout.retired",
+     "effect.finished", "transcript.compacted", "samples.frozen", "samples.acknowledged", "reward.recorded",
+     "rollout.retired",
      "secret.found", "payload.erased"}
 )  # fmt: skip
 """Kinds that only a verb may record: they come with a lane, a new session, or the erasure of bytes."""

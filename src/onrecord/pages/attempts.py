@@ -45,8 +45,13 @@ def draw_attempts(rows: Sequence[Line], names: Sequence[str]) -> str:
 
 def attempt_rows(whole: Whole, gone: Gone | None, names: Sequence[str]) -> list[Line]:
     """A table row for each attempt."""
-    return [Line("", one["number"], _row(one, status_of(one, gone) if gone else one["status"], names))
-            for one in whole.attempts.all()]  # fmt: skip
+    return [attempt_row(one, gone, names) for one in whole.attempts.all()]
+
+
+def attempt_row(attempt: Attempt, gone: Gone | None, names: Sequence[str]) -> Line:
+    """The row of one attempt."""
+    status = status_of(attempt, gone) if gone else attempt["status"]
+    return Line("", attempt["number"], _row(attempt, status, names))
 
 
 def _row(attempt: Attempt, status: str, names: Sequence[str]) -> str:
@@ -90,9 +95,10 @@ def metric_plot(attempts: Sequence[Mapping[str, Any]], name: str) -> str:
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _one, _value in placed)
     dots = "".join(_dot(*one) for one in placed)
     base, first, last = _HEIGHT - _PAD, points[0][0]["number"], points[-1][0]["number"]
+    about = f"{attribute(name)} over {len(points)} attempts"
     return (
         f'<figure class="plot"><figcaption>{shown(name)}</figcaption>'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="group" aria-label="{attribute(name)} over {len(points)} attempts">'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="group" aria-label="{about}">'
         f'<line class="axis" x1="{_PAD}" y1="{base}" x2="{_WIDTH - _PAD}" y2="{base}"/>'
         f'<text x="{_PAD}" y="14">{attribute(f"{high:g}")}</text>'
         f'<text x="{_PAD}" y="{_HEIGHT - 8}">{attribute(f"{low:g}")}, attempt {first}</text>'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from onrecord.pages.facts import MARKS
@@ -42,14 +41,17 @@ def draw_board(cards: list[Line]) -> str:
 
 def board_cards(whole: Whole) -> list[Line]:
     """A card for each finding, in the section of its label."""
-    findings = whole.findings
-    cards = enumerate(findings.findings.values())
-    return [card for number, one in cards for card in readable(partial(_labelled, findings, one, number), "open")]
+    return [card for name in whole.findings.findings for card in finding_card(whole, name)]
 
 
-def _labelled(findings: Findings, finding: Finding, number: int) -> list[Line]:
+def finding_card(whole: Whole, name: str) -> list[Line]:
+    """The card of one finding; nothing if its label has no column."""
+    return readable(lambda: _labelled(whole.findings, whole.findings.findings[name]), "open")
+
+
+def _labelled(findings: Findings, finding: Finding) -> list[Line]:
     label = findings.label_of(finding)
-    return [Line(label, number, _card(findings, finding, label))] if label in COLUMNS else []
+    return [Line(label, int(finding["id"][1:]), _card(findings, finding, label))] if label in COLUMNS else []
 
 
 def _card(findings: Findings, finding: Finding, label: str) -> str:

@@ -34,6 +34,7 @@ _KEYWORDS = frozenset(
         "unless until update use using values var void when where while with yield "
     )
 )
+_COLOURED = re.compile(r"<b class=[csnk]>([^<]*)</b>")
 _STRING = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 _NUMBER = r"\b\d[\d_]*(?:\.\d+)?\b"
 _WORD = r"[A-Za-z_]\w*"
@@ -48,6 +49,11 @@ _PATTERNS = (
     (_SLASH, _pattern(r"//[^\n]*|/\*(?:[^*]|\*(?!/)){0,5000}\*/")),
     (_DASH, _pattern(r"--[^\n]*")),
 )
+
+
+def uncoloured(html: str) -> str:
+    """The same page without colours in code: a long report opens sooner without their elements."""
+    return _COLOURED.sub(r"\1", html)
 
 
 def highlighted(code: str, language: str) -> str:

@@ -213,7 +213,7 @@ def draw_lanes(picture: Picture, *, now: int | None = None, width: int = 1200) -
 def _row(name: str, number: int, width: int) -> str:
     y = _TOP + number * _ROW + 12
     return (
-        f'<text x="0" y="{y + 4}">{short(name, 14)}<title>{attribute(name)}</title></text>'
+        f'<text x="0" y="{y + 4}">{short(name, 12)}<title>{attribute(name)}</title></text>'
         f'<line class="axis" x1="{_LEFT - 8}" y1="{y}" x2="{width}" y2="{y}"/>'
     )
 
@@ -277,7 +277,7 @@ def _hand(picture: Picture, hand: tuple[str, str, int], rows: dict[str, int], sc
 
 def _ticks(scale: _Scale, height: int) -> str:
     """The time at the beginning of each part and, where there is room, inside it; the day where it changes."""
-    made, last_x, last_day = [], -100.0, ""
+    made, last_x, last_day, last = [], -100.0, "", ""
     for start, end, left, right in scale.parts:
         if left > _LEFT:
             made.append(f'<text class="gap" x="{left - _BREAK / 2 - 2:.1f}" y="{height - 6}">//</text>')
@@ -286,7 +286,7 @@ def _ticks(scale: _Scale, height: int) -> str:
             at, x = start + (end - start) * step // steps, left + (right - left) * step / steps
             today = day(at)
             label = clock(at) if today == last_day else f"{today[5:]} {clock(at)}"
-            if x - last_x >= 6 * len(label) + 12:
+            if label != last and x - last_x >= 6 * len(label) + 12:
                 made.append(f'<text x="{x:.1f}" y="{height - 6}">{label}</text>')
-                last_x, last_day = x, today
+                last_x, last_day, last = x, today, clock(at)
     return "".join(made)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onrecord.views.findings import Findings
     from onrecord.views.fold import Whole
     from onrecord.views.happenings import Recent
-    from onrecord.views.values import Finding, Process
+    from onrecord.views.values import Decision, Finding, Process
 
     Gone = Callable[[Process], bool]
 
@@ -72,11 +72,27 @@ def hidden(lines: Iterable[Line]) -> str:
 
 def panel_lines(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) -> list[Line]:
     """What the panel says, line by line."""
+    findings = [line for name in whole.findings.findings for line in finding_lines(whole, name)]
+    return [*state_lines(whole, gone, recent), *findings, *decision_lines(whole)]
+
+
+def state_lines(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) -> list[Line]:
+    """Everything but findings and decisions: few lines, however long a session is."""
     parts: list[Callable[[], Iterable[Line]]] = [
-        lambda: _goal(whole), lambda: _findings(whole), lambda: _open_ends(whole, gone), lambda: _features(whole),
-        lambda: _decisions(whole), lambda: _code(whole), lambda: _happened(recent),
+        lambda: _goal(whole), lambda: _open_ends(whole, gone), lambda: _features(whole), lambda: _code(whole),
+        lambda: _happened(recent),
     ]  # fmt: skip
     return [line for part in parts for line in readable(part)]
+
+
+def decision_lines(whole: Whole, first: int = 0) -> list[Line]:
+    """The decisions, from the one with this index on."""
+    return readable(lambda: _decisions(whole.facts.decisions[first:]), "Decisions")
+
+
+def finding_lines(whole: Whole, name: str) -> list[Line]:
+    """The line of one finding."""
+    return readable(lambda: [_finding(whole.findings, whole.findings.findings[name])], "Findings")
 
 
 def readable(draw: Callable[[], Iterable[Line]], section: str = "") -> list[Line]:
@@ -94,8 +110,8 @@ def _features(whole: Whole) -> Iterator[Line]:
         yield Line("Features left", number, _row("o", "○", shown(text)))
 
 
-def _decisions(whole: Whole) -> Iterator[Line]:
-    for decision in whole.facts.decisions:
+def _decisions(decisions: Iterable[Decision]) -> Iterator[Line]:
+    for decision in decisions:
         why = f" because {short(decision['why'], _WIDTH)}" if decision["why"] else ""
         because = f"because of {link(decision['because'])}" if decision["because"] else ""
         source = " · ".join(filter(None, (because, shown(decision["by"]), link(decision["position"]))))
@@ -149,14 +165,12 @@ def _phase(whole: Whole) -> str:
     return f"{name} · phase {phases.number(current)} of {len(phases.names)}, {shown(current.replace('_', ' '))}"
 
 
-def _findings(whole: Whole) -> Iterator[Line]:
-    findings = whole.findings
-    for number, finding in enumerate(findings.findings.values()):
-        label = findings.label_of(finding)
-        css, mark = MARKS.get(label, ("o", "?"))
-        small = " · ".join(finding_small(findings, finding, label))
-        text = f'{short(finding["claim"], _WIDTH)}<div class="ev">{small}</div>'
-        yield Line("Findings", number, _row(css, mark, text))
+def _finding(findings: Findings, finding: Finding) -> Line:
+    label = findings.label_of(finding)
+    css, mark = MARKS.get(label, ("o", "?"))
+    small = " · ".join(finding_small(findings, finding, label))
+    text = f'{short(finding["claim"], _WIDTH)}<div class="ev">{small}</div>'
+    return Line("Findings", int(finding["id"][1:]), _row(css, mark, text))
 
 
 def finding_small(findings: Findings, finding: Finding, label: str) -> list[str]:

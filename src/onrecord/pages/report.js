@@ -236,6 +236,7 @@
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
+    clearTimeout(waiting);
     if (field.value.trim().toLowerCase() !== wanted) search();
     step(1);
   });

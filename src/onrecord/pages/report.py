@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.log.digest import sha256
 from onrecord.log.events import TRANSCRIPT, tier_of
-from onrecord.pages.attempts import attempt_rows, draw_attempts, metric_plots
-from onrecord.pages.board import board_cards, draw_board
+from onrecord.pages.attempts import attempt_row, draw_attempts, metric_plots
+from onrecord.pages.board import draw_board, finding_card
 from onrecord.pages.costs import usage_table
 from onrecord.pages.entries import TURN, entries_of
 from onrecord.pages.frame import STYLE, header, script, tabs
+from onrecord.pages.highlight import uncoloured
 from onrecord.pages.inspector import payload, short_hash
 from onrecord.pages.lanes import Picture, draw_lanes
 from onrecord.pages.options import Options
-from onrecord.pages.panel import SECTIONS, draw_lines, note_text, panel_lines
+from onrecord.pages.panel import SECTIONS, decision_lines, draw_lines, finding_lines, note_text, state_lines
 from onrecord.pages.spans import Chapter, marked, spans_of
 from onrecord.pages.text import attribute, clock, day, moment, shown
 from onrecord.pages.timeline import draw_timeline
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 PAYLOAD_SHOWN = 2_000
 """How many characters of a payload the list of events shows; the log has all of it."""
+COLOURED_ENTRIES = 2_000
+"""In a longer report, code has no colours: it opens sooner without their elements."""
 _UNLISTED = frozenset({"usage.recorded", "attention.given"})
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "
@@ -46,6 +49,7 @@ _HELP = (
     '<p class="ev js" hidden>Select an entry to see its event: kind, actor, time, hash and payload.</p>'
     '<p class="ev js" hidden><kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> next, previous</p>'
 )
+_CLAIMS = ("finding.", "hypothesis.", "evidence.", "code.", "milestone.")
 _FACTS = ("session.", "objective.", "next_action.", "reproduction.", "phase.", "profile.", "section.", "milestone.",
           "feature.", "decision.", "code.", "attempt.", "finding.", "hypothesis.", "evidence.", "effect.",
           "interruption.", "agent.joined", "agent.left", "turn.aborted")  # fmt: skip
@@ -91,7 +95,7 @@ def report(contents: Contents) -> Iterator[str]:
     )
     yield _top(contents)
     picture = Picture().fold(events)
-    yield f'<div class="lanes">{draw_lanes(picture)}</div>\n'
+    yield f'<section class="lanes" aria-label="Lanes">{draw_lanes(picture)}</section>\n'
     spans = spans_of(whole.head, events, _chapters(contents))
     yield _bars(contents, entries)
     yield '<main class="cols">\n<section class="note" id="note" aria-label="What the next agent reads">'
@@ -121,20 +125,46 @@ def _metrics(whole: Whole) -> list[str]:
 def _chapters(contents: Contents) -> dict[str, Chapter]:
     """What goes back when the slider does."""
     names = _metrics(contents.whole)
-    last = contents.whole.position
 
-    def panel(whole: Whole) -> list[Line]:
-        here = whole.position == last
-        return panel_lines(whole, contents.gone if here else None, contents.recent if here else None)
+    def panel(whole: Whole, event: Event | None) -> dict[str, list[Line]]:
+        # Which processes run, and what happened last, is known of the end only.
+        known = () if event else (contents.gone, contents.recent)
+        made = {"": state_lines(whole, *known)}
+        made |= {name: finding_lines(whole, name) for name in touched(whole, event)}
+        count = len(whole.facts.decisions)
+        if count and (event is None or event.kind == "decision.made"):
+            # Under one key each: a decision never changes.
+            made |= {f"decision {count}": decision_lines(whole, count - 1)}
+        return made
 
-    def attempts(whole: Whole) -> list[Line]:
-        return attempt_rows(whole, contents.gone if whole.position == last else None, names)
+    def board(whole: Whole, event: Event | None) -> dict[str, list[Line]]:
+        return {name: finding_card(whole, name) for name in touched(whole, event)}
+
+    def attempts(whole: Whole, event: Event | None) -> dict[str, list[Line]]:
+        gone = contents.gone if event is None else None
+        changed = [*whole.attempts.attempts][-1:] if event and event.kind == "attempt.started" else None
+        if event and changed is None:
+            changed = [str((event.data or {}).get("attempt"))]
+        found = {name: whole.attempts.attempts.get(name) for name in changed or whole.attempts.attempts}
+        return {name: [attempt_row(one, gone, names)] for name, one in found.items() if one}
 
     return {
         "panel": Chapter(panel, _FACTS),
-        "board": Chapter(board_cards, ("finding.", "hypothesis.", "evidence.", "code.", "milestone.")),
+        "board": Chapter(board, _CLAIMS),
         "attempts": Chapter(attempts, ("attempt.",)),
     }
+
+
+def touched(whole: Whole, event: Event | None) -> list[str]:
+    """The findings that an event may have changed; without an event, all of them."""
+    findings = whole.findings.findings
+    data = event.data if event is not None and isinstance(event.data, dict) else {}
+    if event is None or not event.kind.startswith(("finding.", "evidence.")) or data.get("anchors"):
+        return [] if event is not None and not event.kind.startswith(_CLAIMS) else list(findings)
+    if event.kind == "evidence.recorded":
+        return whole.findings.resting_on(str(data.get("id")))
+    name = next(reversed(findings), "") if event.kind == "finding.stated" else str(data.get("finding"))
+    return [name, *findings[name]["contradicts"]] if name in findings else []
 
 
 def _top(contents: Contents) -> str:
@@ -149,7 +179,10 @@ def _top(contents: Contents) -> str:
 
         cost = cost_of(total_of(contents.usage)) if contents.usage else ""
         chips.append((" · ".join(filter(None, (f"{tokens(spend.tokens)} tokens", cost))), ""))
-    return header(head.name, crumb=head.project, chips=chips, command=contents.command) + "\n"
+    return (
+        header(head.name, crumb=head.project.rstrip("/").rpartition("/")[2], chips=chips, command=contents.command)
+        + "\n"
+    )
 
 
 def _bars(contents: Contents, entries: Sequence[Entry]) -> str:
@@ -160,12 +193,12 @@ def _bars(contents: Contents, entries: Sequence[Entry]) -> str:
     ]  # fmt: skip
     first, last = contents.first, whole.position
     return (
-        f'<div class="bars">{tabs(names)}'
+        f'<section class="bars" aria-label="Parts, search and position">{tabs(names)}'
         '<form class="find js" role="search" hidden><input type="search" placeholder="Search  ( / )" '
         'aria-label="Search the timeline"><span class="ev" role="status"></span></form>'
         '<div class="slider js" hidden><button type="button" aria-label="Play">▶</button>'
         f'<input type="range" min="{first}" max="{last}" value="{last}" aria-label="Position">'
-        f"<output>position {last} of {last}</output></div></div>\n"
+        f"<output>position {last} of {last}</output></div></section>\n"
     )
 
 
@@ -178,9 +211,10 @@ def _note(contents: Contents, lines: list[Line]) -> str:
 def _timeline(contents: Contents, entries: Sequence[Entry]) -> Iterator[str]:
     if contents.first > 1:
         yield f'<p class="ev">This report begins at position {contents.first}; the log has everything before it.</p>'
+    drawn = draw_timeline(entries, contents.options)
+    yield from drawn if len(entries) <= COLOURED_ENTRIES else map(uncoloured, drawn)
     if not any(entry.kind == TURN for entry in entries):
         yield '<p class="empty">No agent has said anything yet.</p>'
-    yield from draw_timeline(entries, contents.options)
 
 
 def _events(contents: Contents, drawn: set[int]) -> Iterator[str]:

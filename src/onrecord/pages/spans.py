@@ -1,7 +1,7 @@
 """Lines of a page with the positions between which each one held, so that a report can show the session as it was.
 
-The log is folded once. After each fact the lines of the chapter that it belongs to are drawn again: a line that is new
-begins there, a line that is gone ended there.
+The log is folded once. After each fact the lines that it may have changed are drawn again: a line that is new begins
+there, a line that is gone ended there.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.log.head import Head
 
-    Draw = Callable[[Whole], list[Line]]
+    Draw = Callable[[Whole, Event | None], Mapping[str, list[Line]]]
 
-SPANS_LIMIT = 3_000
+SPANS_LIMIT = 10_000
 """After this many facts only the last state is drawn: a file with every state would be too large."""
 _COMMITS = ("turn.committed", "turn.recorded")
 _FIRST_TAG = re.compile(r"^<(\w+)")
 
 
 class Chapter(NamedTuple):
-    """Lines that are drawn together, and the kinds of events after which they may differ; a kind may end with a dot."""
+    """Lines under keys, and the kinds of events after which some may differ (a kind may end with a dot)."""
 
     draw: Draw
+    """The lines of each key that an event may have changed; without an event, of every key."""
     kinds: tuple[str, ...]
 
 
@@ -52,7 +53,7 @@ def start_of(head: Head) -> Whole:
 def spans_of(head: Head, events: Iterable[Event], chapters: Mapping[str, Chapter]) -> dict[str, list[Span]]:
     """The spans of every chapter, by its name."""
     whole = start_of(head)
-    begun: dict[str, dict[Line, int]] = {name: {} for name in chapters}
+    begun: dict[str, dict[str, dict[Line, int]]] = {name: {} for name in chapters}
     ended: dict[str, list[Span]] = {name: [] for name in chapters}
     routes: dict[str, list[str]] = {}
     facts = 0
@@ -66,20 +67,21 @@ def spans_of(head: Head, events: Iterable[Event], chapters: Mapping[str, Chapter
         if routes[kind]:
             facts += 1
             for name in routes[kind] if facts <= SPANS_LIMIT else ():
-                _draw(chapters[name].draw(whole), begun[name], ended[name], event.position)
+                _draw(chapters[name].draw(whole, event), begun[name], ended[name], event.position)
     for name, chapter in chapters.items():
-        _draw(chapter.draw(whole), begun[name], ended[name], whole.position)
-        ended[name] += [Span(line, position, None) for line, position in begun[name].items()]
+        _draw(chapter.draw(whole, None), begun[name], ended[name], whole.position)
+        ended[name] += [Span(line, position, None) for held in begun[name].values() for line, position in held.items()]
     if facts > SPANS_LIMIT:
         return {name: [span for span in spans if span.ended is None] for name, spans in ended.items()}
     return ended
 
 
-def _draw(lines: list[Line], begun: dict[Line, int], ended: list[Span], position: int) -> None:
-    present = set(lines)
-    ended += [Span(line, begun.pop(line), position) for line in [one for one in begun if one not in present]]
-    for line in lines:
-        begun.setdefault(line, position)
+def _draw(drawn: Mapping[str, list[Line]], begun: dict[str, dict[Line, int]], ended: list[Span], position: int) -> None:
+    for key, lines in drawn.items():
+        held = begun.setdefault(key, {})
+        ended += [Span(line, held.pop(line), position) for line in [one for one in held if one not in lines]]
+        for line in lines:
+            held.setdefault(line, position)
 
 
 def marked(spans: Sequence[Span]) -> list[Line]:

@@ -16,6 +16,8 @@ AUTOMATON_FROM = 16 * 1024
 """How many bytes a process has looked through before it builds the automaton."""
 SHORTEST_TOKEN = 16
 """A word of fewer characters contains no token."""
+STEM = 5
+"""How many bytes of a literal the automaton knows: its table must fit into a processor's cache."""
 Hit = tuple[int, int]
 """The number of a literal, and where it begins."""
 _GATES = (b"pass", b"pw", b"secret", b"token", b"key", b"credential", b"auth")
@@ -30,6 +32,7 @@ class Anchors:
         self._wanted = automaton
         self._looked = 0
         self._automaton: Any = None
+        self._by_stem: list[list[tuple[int, bytes]]] = []
         free = set(anywhere)
         self._in_words = [(number, one) for number, one in enumerate(literals) if one not in free]
         self._gated: dict[bytes, list[Hit | tuple[int, bytes]]] = {}
@@ -44,9 +47,16 @@ class Anchors:
             self._looked += len(data)
             if self._wanted or self._looked > AUTOMATON_FROM:
                 self._build()
-        if self._automaton is not None:
-            return [(number, start) for number, start, _end in self._automaton(lowered, overlapping=True)]
-        return self._plainly(data, lowered)
+        if self._automaton is None:
+            return self._plainly(data, lowered)
+        found = [
+            (number, start)
+            for stem, start, _end in self._automaton(lowered, overlapping=True)
+            for number, literal in self._by_stem[stem]
+            if lowered.startswith(literal, start)
+        ]
+        found.sort(key=_start)
+        return found
 
     def _build(self) -> None:
         try:
@@ -54,7 +64,11 @@ class Anchors:
         except ImportError:
             self._wanted = False
             return
-        self._automaton = BytesAhoCorasick(self.literals, implementation=Implementation.DFA).find_matches_as_indexes
+        stems: dict[bytes, list[tuple[int, bytes]]] = {}
+        for number, literal in enumerate(self.literals):
+            stems.setdefault(literal[:STEM], []).append((number, literal))
+        self._by_stem = list(stems.values())
+        self._automaton = BytesAhoCorasick(list(stems), implementation=Implementation.DFA).find_matches_as_indexes
 
     def _plainly(self, data: bytes, lowered: bytes) -> list[Hit]:
         words = b" ".join({word for word in data.split() if len(word) >= SHORTEST_TOKEN and _is_mixed(word)}).lower()
@@ -68,8 +82,12 @@ class Anchors:
             while at >= 0:
                 found.append((number, at))
                 at = lowered.find(literal, at + 1)
-        found.sort(key=lambda hit: hit[1])
+        found.sort(key=_start)
         return found
+
+
+def _start(hit: Hit) -> int:
+    return hit[1]
 
 
 def _is_mixed(word: bytes) -> bool:

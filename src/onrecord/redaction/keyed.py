@@ -8,6 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
+
+
+@cache
+def compiled(pattern: bytes) -> re.Pattern[bytes]:
+    """A pattern, compiled when it is first needed: all of them together take longer than a hook may."""
+    return re.compile(pattern)
+
 
 _COLOUR = rb"(?:(?:\x1b|\\{1,7}(?:u001[bB]|x1[bB]|033|e))\[[0-9;]{0,16}m){0,3}"
 _QUOTE = rb"\\{0,7}[\"'`]"
@@ -23,7 +31,7 @@ KEYWORDS = (
 )  # fmt: skip
 """Parts of names whose values are secrets, in lower case."""
 
-_KEYED = re.compile(
+_KEYED = (
     rb"[A-Za-z0-9_.\-]{1,60}" + _COLOUR
     + rb"(?:\\{0,7}[\"'`\])]){0,3}" + _COLOUR
     + rb"(?:[ \t]{0,24}" + _COLOUR
@@ -35,11 +43,9 @@ _KEYED = re.compile(
     + rb"(?:(?P<scheme>(?i:bearer|basic|token|apikey|bot))[ ])?"
     + rb"(?P<secret>[^" + _STOP + rb"\x1b\x00-\x1f]{6,512})"
 )  # fmt: skip
-_PROSE = re.compile(
-    rb"[A-Za-z0-9_.\-]{1,60}+(?:[.,;!?)(]|[ ](?![ ]{0,23}(?:[=:|>?\-]|\\{0,7}[\"'`]|[^" + _STOP + rb"]{20})))"
-)
+_PROSE = rb"[A-Za-z0-9_.\-]{1,60}+(?:[.,;!?)(]|[ ](?![ ]{0,23}(?:[=:|>?\-]|\\{0,7}[\"'`]|[^" + _STOP + rb"]{20})))"
 """What follows most names: more text. It is looked for first because it is the quickest to see."""
-_NEGATIVE = re.compile(
+_NEGATIVE = (
     rb"(?i)public|primary|foreign|cache_?key|sort_?key|partition|keyboard|keyword|tokeni[sz]|tokens?[_-]?(?:type|count|"
     rb"limit|usage|length|budget|name|ids?\b|index|class|kind|pos|list|start|end|map|ttl|life|url|uri|endpoint|expir)|"
     rb"(?:max|min|num|total|input|output|prompt|completion|cached?|reasoning|eos|bos|pad|unk|sep|mask|special|stop|"
@@ -50,26 +56,22 @@ _NEGATIVE = re.compile(
     rb"fingerprint|checksum|digest|thumbprint|placeholder|example|idempotency|compass|bypass|passage|passed|passing|"
     rb"passive|passthrough|csrf_?header"
 )
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = (
     rb"(?i)(?:x{3,}|\*{2,}|\.{3}|-{4,}|_{4,}|#{3,}|<|\$|%[a-z({]|\{|@@|\[secret:|your|change.?me|placeholder|redacted|"
     rb"example|dummy|sample|insert|replace|process\.env|os\.(?:environ|getenv)|getenv|secrets?\.|vars\.|self\.|this\.|"
     rb"config\.|settings\.|env[.:\[(]|vault:|arn:|file:|https?://|\./|~/|none\b|null\b|true\b|false\b|"
     rb"undefined|todo|not[_-]?set|n/a\b|sha\d{1,3}[-:]|md5[-:]|function|lambda|async|await|return|import|class\b)"
 )
 _CALL = frozenset(b"([{")
-_WORDS = re.compile(rb"(?:[a-z]{3,}|[A-Z][a-z]{2,}|[A-Z]{3,})")
-_VERSION = re.compile(
-    rb"v?\d+(?:\.\d+)+(?:[-+.][\w.]+)?\Z|\d{4}-\d\d-\d\d[T ]?[\d:.Z+-]*\Z|[\d.,:_%-]+(?:ms|s|kb|mb|gb)?\Z"
-)
-_PATH = re.compile(
-    rb"/?[\w.-]+(?:/[\w.-]+){1,}\Z|[\w-]+\.(?:py|js|ts|tsx|json|md|txt|toml|ya?ml|html|go|rs|c|h|java)\Z"
-)
-_UUID = re.compile(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
-_DOTTED = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
-_PASS = re.compile(rb"(?i)pass(?!age|ed|ing|ive)|pwd|_pw\b|rootpw|bindpw|secret")
-_BEFORE = re.compile(rb"[A-Za-z0-9_.\-]{0,48}\Z")
+_WORDS = rb"(?:[a-z]{3,}|[A-Z][a-z]{2,}|[A-Z]{3,})"
+_VERSION = rb"v?\d+(?:\.\d+)+(?:[-+.][\w.]+)?\Z|\d{4}-\d\d-\d\d[T ]?[\d:.Z+-]*\Z|[\d.,:_%-]+(?:ms|s|kb|mb|gb)?\Z"
+_PATH = rb"/?[\w.-]+(?:/[\w.-]+){1,}\Z|[\w-]+\.(?:py|js|ts|tsx|json|md|txt|toml|ya?ml|html|go|rs|c|h|java)\Z"
+_UUID = rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z"
+_DOTTED = rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z"
+_PASS = rb"(?i)pass(?!age|ed|ing|ive)|pwd|_pw\b|rootpw|bindpw|secret"
+_BEFORE = rb"[A-Za-z0-9_.\-]{0,48}\Z"
 STRONG_BITS = 3.3
-"""How many bits of entropy each character of a value must have that stands behind a name with only a space between."""
+"""How many bits of entropy each character of a value must have with only a space between it and its name."""
 LEAST_BITS = 2.5
 _ALPHABET, _LONG, _MIDDLE, _SHORT = 32, 20, 12, 8
 _MANY_DIGITS, _CLASSES = 3, 3
@@ -77,15 +79,15 @@ _MANY_DIGITS, _CLASSES = 3, 3
 
 def keyed_value(data: bytes, start: int) -> tuple[int, int] | None:
     """The span of the secret that the name at `start` announces, if there is one."""
-    if _PROSE.match(data, start) is not None and data[max(0, start - 24) : start].rfind(b" -") < 0:
+    if compiled(_PROSE).match(data, start) is not None and data[max(0, start - 24) : start].rfind(b" -") < 0:
         return None
-    found = _KEYED.match(data, start)
+    found = compiled(_KEYED).match(data, start)
     if found is None:
         return None
     begin, end = found.span("secret")
-    before = _BEFORE.search(data, max(0, start - 48), start)
+    before = compiled(_BEFORE).search(data, max(0, start - 48), start)
     name = (before.group() if before else b"") + data[start : found.start("sep")].strip(b" \t\"'`\\")
-    if _NEGATIVE.search(name):
+    if compiled(_NEGATIVE).search(name):
         return None
     quoted, bare = found["quote"] is not None, not found["sep"].strip()
     if found["sep"] == b"," and not quoted:
@@ -97,7 +99,7 @@ def keyed_value(data: bytes, start: int) -> tuple[int, int] | None:
         return None
     flag = data[max(0, start - 2 - len(name)) : start].lstrip().startswith(b"-")
     strict = (bare and not flag and not quoted) or found["sep"] in (b"|", b">", b"->")
-    if not is_secret(data[begin:end], strict=strict, word=bool(_PASS.search(name))):
+    if not is_secret(data[begin:end], strict=strict, word=bool(compiled(_PASS).search(name))):
         return None
     return begin, end
 
@@ -108,13 +110,18 @@ def _bits(value: bytes) -> float:
 
 
 def is_secret(value: bytes, *, strict: bool = False, word: bool = False) -> bool:
-    """Whether a value is one that nobody would write as code; `word`: of a name that means a password."""
+    """Whether a value looks random and not like code; `word`: of a name that means a password."""
     size = len(value)
-    if size < _SHORT or _PLACEHOLDER.match(value) or _VERSION.match(value) or value.startswith(b"[secret:"):
+    if (
+        size < _SHORT
+        or compiled(_PLACEHOLDER).match(value)
+        or compiled(_VERSION).match(value)
+        or value.startswith(b"[secret:")
+    ):
         return False
-    if _UUID.match(value):
+    if compiled(_UUID).match(value):
         return True
-    if _PATH.match(value) or _DOTTED.match(value):
+    if compiled(_PATH).match(value) or compiled(_DOTTED).match(value):
         return size >= _LONG and _random(value)
     digits = _digits(value)
     if strict:
@@ -123,7 +130,7 @@ def is_secret(value: bytes, *, strict: bool = False, word: bool = False) -> bool
     if size >= _LONG:
         return (digits > 0 or kinds >= _CLASSES) and _random(value)
     if size >= _MIDDLE:
-        return digits > 0 and kinds >= 2 and (_random(value) or (word and kinds >= _CLASSES))  # noqa: PLR2004
+        return digits > 0 and kinds > 1 and (_random(value) or (word and kinds >= _CLASSES))
     return word and digits > 0 and kinds >= _CLASSES
 
 
@@ -141,7 +148,7 @@ def _random(value: bytes) -> bool:
     """Whether most of it is not made of words, and its characters differ."""
     if len(value) >= _ALPHABET and value.isalnum() and _classes(value) == _CLASSES and _digits(value) >= _MANY_DIGITS:
         return _bits(value) >= STRONG_BITS
-    words = sum(len(one) for one in _WORDS.findall(value) if _is_word(one))
+    words = sum(len(one) for one in compiled(_WORDS).findall(value) if _is_word(one))
     return words * 2 <= len(value) and _bits(value) >= LEAST_BITS
 
 
@@ -164,47 +171,47 @@ def _is_word(letters: bytes) -> bool:
     return 0.2 <= vowels / len(letters) <= 0.7 and longest <= 4  # noqa: PLR2004  # measured on English
 
 
-Surrounded = tuple[str, str, re.Pattern[bytes]]
+Surrounded = tuple[str, str, bytes]
 """Kind, literals, and the pattern from the literal on; its group `secret` is replaced."""
 
 SURROUNDED: tuple[Surrounded, ...] = (
-    ("url-password", "://", re.compile(
+    ("url-password", "://", (
         rb"://(?P<user>[^\s:@/\"'\\<>?#]{0,80}):(?P<secret>[^\s@/\"'\\<>]{3,200})@[\w.\[-]")),
-    ("url-token", "://", re.compile(rb"://(?P<secret>[A-Za-z0-9_\-]{20,200})@[\w.\[-]")),
-    ("authorization", "authorization", re.compile(
+    ("url-token", "://", (rb"://(?P<secret>[A-Za-z0-9_\-]{20,200})@[\w.\[-]")),
+    ("authorization", "authorization", (
         rb"(?i)authorization" + _COLOUR + rb"(?:\\{0,7}[\"'`\]]){0,2}" + _COLOUR + rb"[ ]?(?:[:=,]|=>)[ ]?" + _COLOUR
         + rb"[fb]?(?:" + _QUOTE + rb")?" + _COLOUR
         + rb"(?:bearer|basic|token|apikey|api-key|bot|digest|key|ssws|negotiate)" + _COLOUR + rb"[ ]{1,3}" + _COLOUR
         + rb"(?P<secret>[A-Za-z0-9+/=_.~\-]{12,4000})")),
-    ("bearer-token", "bearer", re.compile(rb"(?i)bearer[ ]" + _COLOUR + rb"(?P<secret>[A-Za-z0-9+/=_.~\-]{20,4000})")),
+    ("bearer-token", "bearer", (rb"(?i)bearer[ ]" + _COLOUR + rb"(?P<secret>[A-Za-z0-9+/=_.~\-]{20,4000})")),
     ("api-key-header", ("x-api-key x-auth-token x-access-token x-vault-token x-goog-api-key private-token job-token "
      "x-figma-token x-shopify-access-token x-amz-security-token ocp-apim-subscription-key dd-api-key api-key: apikey:"),
-     re.compile(rb"(?i)[a-z\-]{6,28}" + _COLOUR + rb"(?:\\{0,7}[\"'`]){0,2}[ ]?[:=,][ ]?" + _COLOUR + rb"(?:" + _QUOTE
+     (rb"(?i)[a-z\-]{6,28}" + _COLOUR + rb"(?:\\{0,7}[\"'`]){0,2}[ ]?[:=,][ ]?" + _COLOUR + rb"(?:" + _QUOTE
                 + rb")?" + _COLOUR + rb"(?P<secret>[A-Za-z0-9+/=_.~\-]{16,4000})")),
-    ("cookie", "cookie", re.compile(
+    ("cookie", "cookie", (
         rb"(?i)cookie" + _COLOUR + rb"(?:\\{0,7}[\"'`]){0,2}" + _COLOUR + rb"[ ]?[:=][ ]?" + _COLOUR + rb"(?:" + _QUOTE
         + rb")?[ ]?(?P<secret>[\w.\-]{2,64}=[^\s\"'\\;]{12,4000}(?:;[ ]?[\w.\-]{2,64}=[^\s\"'\\;]{8,4000}){0,20})")),
-    ("session-cookie", "session= sessionid= sid= phpsessid= jsessionid= connect.sid=", re.compile(
+    ("session-cookie", "session= sessionid= sid= phpsessid= jsessionid= connect.sid=", (
         rb"(?i)[\w.]{3,12}=(?P<secret>[A-Za-z0-9%._\-]{20,400})(?=[;\s\"'\\]|\Z)")),
-    ("basic-credentials", "curl --user -u", re.compile(
+    ("basic-credentials", "curl --user -u", (
         rb"(?:curl[ ](?:[^\n\\|;]{0,200}?[ ])?-u|--user|-u)(?:[ ]|=|(?<=-u))" + rb"(?:" + _QUOTE
         + rb")?[\w.@+%\-]{1,64}:(?P<secret>[^\s\"'\\:@/]{6,200})")),
-    ("mysql-password", "mysql mysqldump mariadb", re.compile(
+    ("mysql-password", "mysql mysqldump mariadb", (
         rb"(?:mysql|mysqldump|mysqladmin|mariadb)[ ](?:[^\n\\|;]{0,120}[ ])?"
         rb"-p(?P<secret>[^\s\"'\\|;&-][^\s\"'\\|;&]{5,100})")),
-    ("sshpass", "sshpass", re.compile(rb"sshpass[ ]-p[ ]?(?:" + _QUOTE + rb")?(?P<secret>[^\s\"'\\]{4,100})")),
-    ("netrc", "machine", re.compile(
+    ("sshpass", "sshpass", (rb"sshpass[ ]-p[ ]?(?:" + _QUOTE + rb")?(?P<secret>[^\s\"'\\]{4,100})")),
+    ("netrc", "machine", (
         rb"machine\s{1,8}[\w.\-]{3,100}(?:\s|\\n){1,8}login(?:\s|\\n){1,8}[^\s\\]{1,100}(?:\s|\\n){1,8}password"
         rb"(?:\s|\\n){1,8}(?P<secret>[^\s\"'\\]{6,200})")),
-    ("sql-password", "identified by", re.compile(rb"(?i)identified by[ ]\\{0,7}[\"'](?P<secret>[^\s\"'\\]{6,100})")),
-    ("docker-auth", '"auth', re.compile(
+    ("sql-password", "identified by", (rb"(?i)identified by[ ]\\{0,7}[\"'](?P<secret>[^\s\"'\\]{6,100})")),
+    ("docker-auth", '"auth', (
         rb"\"auth\\{0,7}\"[ ]?:[ ]?\\{0,7}\"(?P<secret>[A-Za-z0-9+/]{16,2000}={0,2})")),
-    ("kubernetes-key", "client-key-data", re.compile(
+    ("kubernetes-key", "client-key-data", (
         rb"client-key-data\\{0,7}\"?:[ ]?\\{0,7}\"?(?P<secret>[A-Za-z0-9+/=]{40,8000})")),
-    ("npm-password", "_authtoken", re.compile(rb"_authToken[ ]?=[ ]?\\{0,7}\"?(?P<secret>[\w.+/=\-]{16,400})")),
-    ("discord-token", "discord", re.compile(
+    ("npm-password", "_authtoken", (rb"_authToken[ ]?=[ ]?\\{0,7}\"?(?P<secret>[\w.+/=\-]{16,400})")),
+    ("discord-token", "discord", (
         rb"(?i)discord[^\n]{0,60}?(?P<secret>[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,45})")),
-    ("hex-key", "private", re.compile(
+    ("hex-key", "private", (
         rb"(?i)private[ _-]?key[^\n]{0,24}?(?P<secret>0x[0-9a-f]{64}(?![0-9a-f]))")),
 )  # fmt: skip
 NEEDS_TEST = frozenset({"session-cookie", "api-key-header", "url-token", "mysql-password", "docker-auth", "cookie",
@@ -215,7 +222,7 @@ _TOLERANT = frozenset({"basic-credentials", "cookie", "mysql-password"})
 
 def accepts(kind: str, value: bytes) -> bool:
     """Whether a value in these surroundings is a secret, and not a variable or an example."""
-    if _PLACEHOLDER.match(value) or not value.strip(b"*x.X-_"):
+    if compiled(_PLACEHOLDER).match(value) or not value.strip(b"*x.X-_"):
         return False
     if kind == "url-password":
         return value not in (b"password", b"pass", b"port", b"PASSWORD", b"pwd", b"PORT") and not value.isdigit()

@@ -18,12 +18,16 @@ WORD_LEAST = 12
 """The same for values of letters only."""
 KNOWN_LIMIT = 500
 """How many known values are searched for."""
-_NAME = re.compile(
-    r"(?i)(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api_?key|access_?key|private_?key|auth|credential|_key|_pat|"
-    r"_pw|_dsn|cookie)(?:_|\b|$|\d)|^(?:key|pgpassword)$"
+WORDS = frozenset(
+    {"pass", "password", "passwd", "passphrase", "passcode", "pwd", "pw", "secret", "token", "key", "apikey",
+     "accesskey", "auth", "credential", "credentials", "pat", "dsn", "cookie"}
+)  # fmt: skip
+"""Words of names whose values are secret."""
+NO_WORDS = frozenset(
+    {"public", "path", "file", "dir", "sock", "url", "uri", "name", "type", "method", "id", "host", "port"}
 )
-_NO_NAME = re.compile(r"(?i)public|_path$|_file$|_dir$|_sock$|_url$|_uri$|_name$|_type$|_method$|_id$|_host$|_port$")
-_LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s#]*))")
+"""Words of names whose values are not, whatever else the name says."""
+_LINE = r"^\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s#]*))"
 _COMMON = frozenset(
     {"password", "postgres", "changeme", "username", "localhost", "development", "production", "disabled"}
 )
@@ -33,11 +37,19 @@ def known_values(variables: Mapping[str, str], origin: str) -> dict[str, str]:
     """The secret values among variables, each with its kind; `origin` is `environment` or `dotenv`."""
     found = {}
     for name, value in variables.items():
-        if _NAME.search(name) and not _NO_NAME.search(name) and is_telling(value):
+        if is_secret_name(name) and is_telling(value):
             found[value] = f"{origin}-value"
             if len(found) >= KNOWN_LIMIT:
                 break
     return found
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the name of a variable says that its value is secret."""
+    words = set(name.lower().replace("-", "_").replace(".", "_").split("_"))
+    return not words & NO_WORDS and (
+        bool(words & WORDS) or name.lower().endswith(("password", "secret", "token", "apikey"))
+    )
 
 
 def is_telling(value: str) -> bool:
@@ -53,6 +65,6 @@ def variables_of(text: str) -> dict[str, str]:
     """The variables of a `.env` file."""
     found = {}
     for line in text.splitlines():
-        if match := _LINE.match(line):
+        if match := re.match(_LINE, line):
             found[match[1]] = next((part for part in match.groups()[1:] if part is not None), "")
     return found

@@ -7,12 +7,12 @@ count before nothing; spans that meet become one. Placeholders of an earlier pas
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
 from typing import NamedTuple
 
 from onrecord.redaction.anchors import Anchors
 from onrecord.redaction.formats import ALONE, BEFORE, ENCODED, FORMATS, REACH_BACK
-from onrecord.redaction.keyed import KEYWORDS, SURROUNDED, accepts, keyed_value
+from onrecord.redaction.keyed import KEYWORDS, SURROUNDED, accepts, compiled, keyed_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,18 +33,16 @@ ENCODED_LEAST = 4
 """The fewest characters of a beginning in base64 that are searched."""
 DEPTH = 2
 """How often base64 inside base64 is decoded."""
-_ESCAPE = re.compile(rb"(?:\\[nrtbfv0]|\[[0-9;]{0,16}m|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2})\Z")
+_ESCAPE = rb"(?:\\[nrtbfv0]|\[[0-9;]{0,16}m|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2})\Z"
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _ALONE = _WORD | frozenset(b"-.")
-_RUN = re.compile(rb"[A-Za-z0-9+/]{8,%d}={0,2}" % ENCODED_BYTES)
-_KEY_END = re.compile(rb"-----END[A-Z0-9 ]{0,40}PRIVATE KEY")
-_KEY_LINE = re.compile(
-    rb"(?:(?<=\\[nrt])|(?<![A-Za-z0-9+/=\\]))(?P<line>[A-Za-z0-9+/=]{4,80})(?:\s|\\+[nrt]|[+>|,\"']){1,12}\Z"
-)
+_RUN = rb"[A-Za-z0-9+/]{8,%d}={0,2}" % ENCODED_BYTES
+_KEY_END = rb"-----END[A-Z0-9 ]{0,40}PRIVATE KEY"
+_KEY_LINE = rb"(?:(?<=\\[nrt])|(?<![A-Za-z0-9+/=\\]))(?P<line>[A-Za-z0-9+/=]{4,80})(?:\s|\\+[nrt]|[+>|,\"']){1,12}\Z"
 _LOWER = bytes(range(256)).lower()
 """A table for `translate`, which is quicker than `lower`."""
 _MARK = b"[secret:"
-_MARKED = re.compile(rb"\[secret:[a-z0-9-]{1,64}:[0-9a-f]{4}\]")
+_MARKED = rb"\[secret:[a-z0-9-]{1,64}:[0-9a-f]{4}\]"
 _CONTINUES = 0x80, 0xC0
 
 
@@ -115,10 +113,10 @@ class Scanner:
             made = _Format(kind, pattern, edge)
             for word in literals.split():
                 self._rules.setdefault(word.encode(), []).append(made)
-        self._around: dict[bytes, list[tuple[str, re.Pattern[bytes]]]] = {}
-        for kind, announced, compiled in SURROUNDED:
+        self._around: dict[bytes, list[tuple[str, bytes]]] = {}
+        for kind, announced, pattern in SURROUNDED:
             for literal in _literals(announced):
-                self._around.setdefault(literal, []).append((kind, compiled))
+                self._around.setdefault(literal, []).append((kind, pattern))
         self._own = tuple(own)
         self._keywords = frozenset(word.encode() for word in KEYWORDS)
         self._encoded = dict(_encoded())
@@ -182,15 +180,15 @@ class Scanner:
         group = start - _skipped(offset)
         if start < decoded[offset] or group < 0:
             return []
-        found = _RUN.match(data, group)
+        found = compiled(_RUN).match(data, group)
         if found is None:
             return []
         decoded[offset] = found.end()
         run = found.group().rstrip(b"=")
         try:
-            inner = b64decode(run + b"=" * (-len(run) % 4))
+            inner = a2b_base64(run + b"=" * (-len(run) % 4))
         except ValueError:
-            inner = b64decode(run[: len(run) // 4 * 4])
+            inner = a2b_base64(run[: len(run) // 4 * 4])
         spans = []
         for one in self.find(inner[offset:], depth + 1):
             begin, end = (one.start + offset) * 4 // 3, -(-(one.end + offset) * 4 // 3)
@@ -204,7 +202,7 @@ class Scanner:
         taken = _merged(
             taken + [one for one in named if not any(one.start < it.end and it.start < one.end for it in taken)]
         )
-        marks = [found.span() for found in _MARKED.finditer(data)] if _MARK in data else []
+        marks = [found.span() for found in compiled(_MARKED).finditer(data)] if _MARK in data else []
         whole = [_characters(data, one) for one in taken]
         return [
             one
@@ -217,8 +215,8 @@ class Scanner:
         return any(pattern.fullmatch(value) for pattern in self._allow)
 
 
-def _surrounded(kind: str, pattern: re.Pattern[bytes], data: bytes, start: int) -> tuple[int, int] | None:
-    found = pattern.match(data, start)
+def _surrounded(kind: str, pattern: bytes, data: bytes, start: int) -> tuple[int, int] | None:
+    found = compiled(pattern).match(data, start)
     if found is None:
         return None
     begin, end = found.span("secret")
@@ -227,11 +225,11 @@ def _surrounded(kind: str, pattern: re.Pattern[bytes], data: bytes, start: int) 
 
 def _key_before(data: bytes, start: int) -> tuple[int, int] | None:
     """The lines of a private key whose beginning is missing, because the text was cut."""
-    if _KEY_END.match(data, start) is None:
+    if compiled(_KEY_END).match(data, start) is None:
         return None
     begin = start
     for number in range(KEY_LINES):
-        found = _KEY_LINE.search(data, max(0, begin - 120), begin)
+        found = compiled(_KEY_LINE).search(data, max(0, begin - 120), begin)
         if found is None or (number and len(found["line"]) < KEY_LINE_LEAST):
             break
         begin = found.start("line")
@@ -260,7 +258,11 @@ def _characters(data: bytes, span: Span) -> Span:
 
 
 def _has_edge(data: bytes, start: int, word: frozenset[int]) -> bool:
-    return start == 0 or data[start - 1] not in word or _ESCAPE.search(data, max(0, start - 20), start) is not None
+    return (
+        start == 0
+        or data[start - 1] not in word
+        or compiled(_ESCAPE).search(data, max(0, start - 20), start) is not None
+    )
 
 
 def _literals(text: str) -> list[bytes]:
@@ -279,7 +281,7 @@ def _forms(value: str) -> Iterable[bytes]:
     found.add(
         "".join(c if c.isalnum() or c in "-._~" else "".join(f"%{b:02X}" for b in c.encode()) for c in value).encode()
     )
-    found.add(b64encode(plain).rstrip(b"="))
+    found.add(b2a_base64(plain, newline=False).rstrip(b"="))
     return found
 
 
@@ -293,7 +295,7 @@ def _encoded() -> Iterable[tuple[bytes, list[int]]]:
     for beginning in ENCODED:
         for offset in range(3):
             whole = bytes(offset) + beginning.encode()
-            sure = b64encode(whole)[_skipped(offset) : len(whole) * 8 // 6]
+            sure = b2a_base64(whole, newline=False)[_skipped(offset) : len(whole) * 8 // 6]
             if len(sure) >= ENCODED_LEAST:
                 found.setdefault(sure.lower(), []).append(offset)
     return found.items()

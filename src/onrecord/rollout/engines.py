@@ -71,8 +71,11 @@ def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: Sequence
     body["logprobs"] = True
     if dialect == SGLANG:
         return body | {"input_ids": list(prompt_ids), "return_meta_info": True, "return_prompt_token_ids": True}
-    body |= {"prompt_token_ids": list(prompt_ids), "return_token_ids": True, "return_tokens_as_token_ids": True}
-    return body
+    # Versions of vLLM differ in where they read the ids; the reply of a version that ignores both is refused.
+    given = body.get("kv_transfer_params")
+    ids = {"prompt_token_ids": list(prompt_ids)}
+    body |= {"kv_transfer_params": {**(given if isinstance(given, dict) else {}), **ids}, **ids}
+    return body | {"return_token_ids": True, "return_tokens_as_token_ids": True}
 
 
 def token_limit(request: dict[str, Any]) -> int | None:

@@ -67,3 +67,13 @@ def first_difference(one: array[int], other: array[int]) -> int:
         if one[start:stop] != other[start:stop]:
             return next(index for index in range(start, stop) if one[index] != other[index])
     return shared
+
+
+def without(origins: Sequence[Span], count: int) -> list[Span]:
+    """Spans without their first `count` ids."""
+    left = []
+    for mark, length in origins:
+        gone = min(length, count)
+        count -= gone
+        left.append((mark, length - gone))
+    return left

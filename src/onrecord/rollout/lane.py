@@ -32,7 +32,7 @@ _EMPTY_PROMPT: dict[str, Any] = {"keep": 0, "ids": pack_integers(()), "origins":
 
 LANE_KINDS = (
     "session.forked", "agent.joined", "agent.left", "turn.begun", "item.added", "tokens.recorded", "turn.committed",
-    "turn.aborted", "turn.recorded", "samples.frozen", "samples.acknowledged", "rollout.retired",
+    "turn.aborted", "turn.recorded", "samples.frozen", "samples.acknowledged", "reward.recorded", "rollout.retired",
 )  # fmt: skip
 """The kinds that the fold reads."""
 
@@ -79,6 +79,8 @@ class Lane:
         self.acknowledged: int = 0
         self.retired: str | None = None
         """The reason, once the rollout is retired."""
+        self.rewards: dict[tuple[int, str], float] = {}
+        """By the position that committed a turn (0: the whole rollout) and by name."""
 
     def __eq__(self, other: object) -> bool:
         """Whether two folds mean the same; how far they have read does not count."""
@@ -100,9 +102,12 @@ class Lane:
         kind, data = event.kind, event.data if isinstance(event.data, dict) else {}
         if kind == "session.forked":
             # Earlier events are the parent's history, and so are its samples.
-            self.frozen, self.acknowledged, self.retired = None, 0, None
+            self.frozen, self.acknowledged, self.retired, self.rewards = None, 0, None, {}
         elif kind == "rollout.retired":
             self.retired = str(data.get("reason", ""))
+        elif kind == "reward.recorded":
+            if data.get("agent") == self.agent:
+                self.rewards[int(data.get("turn", 0)), str(data.get("name"))] = float(data["reward"])
         elif event.by == self.agent:
             try:
                 self._step(kind, event, data)

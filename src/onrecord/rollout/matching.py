@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from decimal import Decimal, InvalidOperation
+from hashlib import sha256
 from operator import eq
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ MATCHERS = (STRICT, LOOSE_REASONING, LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY)
 reasoning, or with less white space around its text: most agents do one or the other. For an engine that returns no
 reasoning, `loose_reasoning` is the same as `strict`."""
 _NO_ARGUMENTS = "no arguments"
+NO_TOOLS = "none"
 
 
 class Matching:
@@ -168,6 +170,11 @@ def canonical(value: Any) -> str:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as problem:
         raise InvalidInput(f"a message must be JSON: {problem}") from None
+
+
+def tools_digest(tools: Sequence[Mapping[str, Any]] | None) -> str:
+    """What identifies the tools of a request."""
+    return sha256(canonical(list(tools)).encode()).hexdigest()[:16] if tools else NO_TOOLS
 
 
 def _strict_key(message: Message) -> Key:

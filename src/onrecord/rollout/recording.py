@@ -11,6 +11,7 @@ it, every step here raises `LeaseLost` and changes nothing.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import (
@@ -25,7 +26,7 @@ from onrecord.errors import (
     TurnConflict,
 )
 from onrecord.log.head import refuse_ended
-from onrecord.log.names import is_ulid
+from onrecord.log.names import check_name, is_ulid
 from onrecord.log.store import LEASE_SECONDS
 from onrecord.rollout.lane import LANE_KINDS, Lane, item_of, output_payload, prompt_payload
 from onrecord.session.budget import usage_of
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 POLICY_AGENT = "policy"
 """The default lane of a rollout."""
 _TURN_KINDS = ("turn.begun", "turn.committed", "turn.aborted", "agent.joined", "agent.left")
+SAMPLE_OPTIONS = ("merge", "max_seq_len", "past_length")
+REWARD = "reward"
+"""The name of the reward that a trainer uses; others are kept beside it."""
 REASON_LIMIT = 2_000
 """The longest recorded reason of a failure, in characters."""
 
@@ -267,6 +271,8 @@ class Rollout:
             if self.refresh().lane.retired is not None:
                 raise _retired(self.session, self.lane.retired or "") from None
             raise
+        if events[0].position > self.lane.position + 1:
+            self.refresh()  # another process recorded something in between, a reward for instance
         self.lane.fold(events)
         return events
 
@@ -292,10 +298,12 @@ class Rollout:
     def freeze(self, **options: Any) -> Frozen:
         """Freeze the samples for the trainer: from now on every reader gets the same bytes.
 
-        Options are `merge` and `max_seq_len` of `samples.assemble`, and are recorded. Freezing again changes nothing.
+        Options are `merge`, `max_seq_len` and `past_length` of `samples.assemble`, and are recorded. Freezing again
+        changes nothing.
         """
-        if not options.keys() <= {"merge", "max_seq_len"}:
-            raise InvalidInput(f"the options of samples are merge and max_seq_len, not {', '.join(sorted(options))}")
+        if not options.keys() <= set(SAMPLE_OPTIONS):
+            known = ", ".join(SAMPLE_OPTIONS)
+            raise InvalidInput(f"the options of samples are {known}, not {', '.join(sorted(options))}")
         if self.lane.retired is not None:
             raise _retired(self.session, self.lane.retired)
         if self.lane.frozen is None:
@@ -338,6 +346,20 @@ class Rollout:
         stop(self.session, "session.closed", reason, self.session.log.draft("rollout.retired", data))
         self.refresh()
 
+    def reward(self, reward: float, *, turn: int | None = None, name: str = REWARD) -> bool:
+        """Record a reward of the whole rollout, or of a committed turn (0 is the first); false if it is on record.
+
+        It needs no lease, and may come after the samples were frozen. Another value under the same name is a conflict.
+        """
+        self.session.refresh()
+        self.refresh()
+        return record_reward(self.session, self.lane, reward, turn=turn, name=name)
+
+    def branch(self, name: str, *, turns: int | None = None) -> Session:
+        """A new session that shares the first committed turns of this rollout (all by default)."""
+        self.session.refresh()
+        return branch(self.session, self.refresh().lane, name, turns)
+
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
         """Renew the lease during a long generation; every step renews it too."""
         self.session.renew(seconds)
@@ -352,6 +374,18 @@ class Rollout:
         if self.lane.frozen is None:
             raise Conflict(f"the samples of rollout {self.session.name!r} are not frozen", hint="freeze them first")
         return self.lane.frozen
+
+
+def branch(session: Session, lane: Lane, name: str, turns: int | None = None) -> Session:
+    """A new rollout that shares the first `turns` committed turns of this one (all if None); nothing is copied.
+
+    It has its own requests, samples and rewards: an edit deep in the history, a compacted context or one of several
+    answers to the same prompt is a branch, and each branch is a sample of its own.
+    """
+    count = len(lane.commits) if turns is None else turns
+    if type(count) is not int or not 0 <= count <= len(lane.commits):
+        raise InvalidInput(f"the rollout has {len(lane.commits)} committed turns, not {turns!r:.80}")
+    return session.fork(name, lane.commits[count - 1] if count else 1, agent=lane.agent)
 
 
 def lane_samples(session: Session, lane: Lane, **options: Any) -> list[Sample]:
@@ -371,4 +405,37 @@ def _assembled(session: Session, lane: Lane, **options: Any) -> list[Sample]:
     made = assemble(lane.standing(), session=session.id, **options)
     kept = sum(int(sample.loss_mask.sum()) for sample in made)
     made[0].discarded_tokens = lane.sampled_tokens - kept
+    metadata, head = session.views.facts.metadata, session.head
+    inherited = sum(position <= head.forked_at for position in lane.commits) if head.parent else 0
+    of_turns = [lane.rewards.get((position, REWARD)) for position in lane.commits]
+    for sample in made:
+        sample.metadata, sample.group = metadata, str(metadata.get("group") or "")
+        ends = sample.turn_ends if options.get("merge", True) else [0] * sample.index + sample.turn_ends
+        sample.shared_length = ends[min(inherited, len(ends)) - 1] if inherited and ends else 0
+        sample.rewards = {name: value for (position, name), value in lane.rewards.items() if not position}
+        turns = of_turns[: len(sample.turn_ends)] if options.get("merge", True) else of_turns[sample.index :][:1]
+        sample.turn_rewards = [*turns, *[None] * (len(sample.turn_ends) - len(turns))]
     return made
+
+
+def record_reward(session: Session, lane: Lane, reward: float, *, turn: int | None = None, name: str = REWARD) -> bool:
+    """Record a reward exactly once; false if it was on record already."""
+    if lane.retired is not None:
+        raise _retired(session, lane.retired)
+    if isinstance(reward, bool) or not isinstance(reward, int | float) or not isfinite(reward):
+        raise InvalidInput(f"a reward must be a finite number, not {reward!r:.80}")
+    if turn is not None and (type(turn) is not int or not 0 <= turn < len(lane.commits)):
+        raise InvalidInput(f"the rollout has turns 0 to {len(lane.commits) - 1}, not {turn!r:.80}")
+    check_name(name, "reward")
+    position = 0 if turn is None else lane.commits[turn]
+    if (known := lane.rewards.get((position, name))) is not None:
+        if known == reward:
+            return False
+        raise Conflict(
+            f"the {name} of {'the rollout' if turn is None else f'turn {turn}'} is {known:g} on record, not {reward:g}",
+            hint="a reward is recorded once; record another one under another name",
+        )
+    data = {"agent": lane.agent, "name": name, "reward": float(reward)} | ({"turn": position} if position else {})
+    drafted = session.log.draft("reward.recorded", data, id=f"reward/{lane.agent}/{position}/{name}")
+    lane.fold(session.log.append(drafted))
+    return True

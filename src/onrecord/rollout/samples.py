@@ -52,6 +52,21 @@ class Sample:
     discarded_tokens: int = 0
     """On the first sample of a session: how many sampled tokens are in none of its samples, because a request
     discarded their turn, they follow a turn that is not COMPLETED, or they did not fit into `max_seq_len`."""
+    shared_length: int = 0
+    """In a branch: how many tokens at its beginning are also in the rollout that it branched from."""
+    rewards: dict[str, float] = field(default_factory=dict)
+    """The rewards of the whole rollout, by name."""
+    turn_rewards: list[float | None] = field(default_factory=list)
+    """The reward of each of its turns."""
+    group: str = ""
+    """Which samples are compared with each other: `group` in the metadata of the session."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """The metadata of the session."""
+
+    @property
+    def reward(self) -> float | None:
+        """The reward of the rollout."""
+        return self.rewards.get("reward")
 
     @property
     def prompt_length(self) -> int:
@@ -60,7 +75,11 @@ class Sample:
 
     def about(self) -> dict[str, Any]:
         """Everything but the arrays, as JSON."""
-        return self.identity() | {"discarded_tokens": self.discarded_tokens}
+        return self.identity() | {
+            "discarded_tokens": self.discarded_tokens, "shared_length": self.shared_length,
+            "prompt_length": self.prompt_length, "reward": self.reward,
+            "rewards": self.rewards, "turn_rewards": self.turn_rewards, "group": self.group, "metadata": self.metadata,
+        }  # fmt: skip
 
     def identity(self) -> dict[str, Any]:
         """The part of that which the digest covers. It never changes, or frozen samples could not be read any more."""
@@ -72,21 +91,28 @@ class Sample:
 
 
 def assemble(
-    records: Sequence[TurnRecord], *, session: str = "", merge: bool = True, max_seq_len: int | None = None
+    records: Sequence[TurnRecord],
+    *,
+    session: str = "",
+    merge: bool = True,
+    max_seq_len: int | None = None,
+    past_length: bool = False,
 ) -> list[Sample]:
     """The samples of a line of turns: merged into one, or one per turn.
 
+    With `past_length`, the merge continues after a turn that ran out of tokens, if there are turns after it.
     `max_seq_len` leaves out whole turns from the end first; if the first turn alone is too long, it is cut.
     """
     if max_seq_len is not None and (type(max_seq_len) is not int or max_seq_len < 1):
         raise InvalidInput(f"max_seq_len must be a positive integer, not {max_seq_len!r:.80}")
-    if type(merge) is not bool:
-        raise InvalidInput(f"merge must be true or false, not {merge!r:.80}")
+    for name, value in (("merge", merge), ("past_length", past_length)):
+        if type(value) is not bool:
+            raise InvalidInput(f"{name} must be true or false, not {value!r:.80}")
     if not records:
         raise AssemblyFailed("there is no recorded turn to make a sample from")
     _check_line(records)
     if merge:
-        return [_merged(_until_unfinished(records), session, max_seq_len)]
+        return [_merged(_until_unfinished(records, past_length=past_length), session, max_seq_len)]
     return [_single(records, number, session, max_seq_len) for number in range(len(records))]
 
 
@@ -98,10 +124,10 @@ def _check_line(records: Sequence[TurnRecord]) -> None:
         length = record.length
 
 
-def _until_unfinished(records: Sequence[TurnRecord]) -> Sequence[TurnRecord]:
+def _until_unfinished(records: Sequence[TurnRecord], *, past_length: bool) -> Sequence[TurnRecord]:
     """The turns up to and including the first that is not COMPLETED."""
     for number, record in enumerate(records):
-        if record.status != COMPLETED:
+        if record.status != COMPLETED and not (past_length and record.status == TRUNCATED):
             return records[: number + 1]
     return records
 

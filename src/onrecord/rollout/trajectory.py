@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
 from onrecord.log.codec import as_read, encode_payload
-from onrecord.rollout.ids import first_difference, last_ids, marked, sequence
-from onrecord.rollout.matching import LOOSE_REASONING, Matching, as_stored, canonical, difference
+from onrecord.rollout.ids import first_difference, last_ids, marked, sequence, without
+from onrecord.rollout.matching import LOOSE_REASONING, Matching, as_stored, canonical, difference, tools_digest
 from onrecord.rollout.turns import (
     ABORT,
     ABORTED,
@@ -29,6 +29,7 @@ from onrecord.rollout.turns import (
     REPAIRED,
     STATUS_OF,
     TEMPLATE,
+    TRUNCATED,
     TurnRecord,
     floats,
     integers,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 REPAIR_WINDOW = 64
 """How many of the last stored ids a boundary repair gets."""
-NO_TOOLS = "none"
 TRIM_LIMIT = 64
 """The most trailing ids that `max_trim_tokens` may allow to be replaced."""
 
@@ -60,6 +60,8 @@ class Policy(NamedTuple):
     max_trim_tokens: int = 0
     """How many trailing stored ids a new sequence may replace, if a template renders the end of a turn differently."""
 
+    refuse_after_length: bool = False
+    """Whether to refuse a request that follows a turn which ran out of tokens."""
     new_tools: bool = False
     """Whether a request may name other tools than the turns before it. The model sees only the first ones."""
 
@@ -204,11 +206,12 @@ class LinearTrajectory:
         template, tools = request.options.get("chat_template_kwargs"), tools_digest(request.tools)
         tokenizer = bound(tokenizer, template) if template else tokenizer
         fingerprint = _fingerprint(appended, request)
-        answer = self._lost_answer(base, fingerprint)
+        answer = None if request.resample else self._lost_answer(base, fingerprint)
         if answer is None:
             self._check_rollback(base, matched, start + len(given))
             self._check_replaced(base, matched, given)
             self._check_tools(base, tools)
+            self._check_length(base)
         records = self._committed[:base]
         if base == 0:
             keep, tail, origins = 0, *marked(tokenizer.prompt(appended, request.tools))
@@ -273,6 +276,13 @@ class LinearTrajectory:
             differs=what,
         )
 
+    def _check_length(self, base: int) -> None:
+        if self.policy.refuse_after_length and base and self._committed[base - 1].status == TRUNCATED:
+            raise InvalidInput(
+                "the turn before this request ran out of tokens, and this rollout does not continue after such a turn",
+                hint="raise max_tokens, or allow turns after it",
+            )
+
     def _check_tools(self, base: int, tools: str) -> None:
         """Refuse other tools than those in the prompt on record: the model would not see them."""
         known = self._committed[base - 1].tools if base else ""
@@ -324,7 +334,7 @@ class LinearTrajectory:
             raise TokenMismatch(f"the boundary repair would skip {joint.skip} of {len(suffix)} new ids", index=length)
         between = integers(joint.ids, "the ids of a repair")
         tail = between + suffix[joint.skip :]
-        left = _without(origins, joint.skip)
+        left = without(origins, joint.skip)
         return length - joint.drop, tail, spans(((REPAIRED, len(between)), *left), len(tail), "origins")
 
     def _lost_answer(self, base: int, fingerprint: str) -> str | None:
@@ -458,11 +468,6 @@ def _as_seen(prepared: Prepared, prompt_ids: Sequence[int], max_trim: int) -> tu
     return keep, prompt, spans(((REPAIRED, replaced), (TEMPLATE, len(prompt) - replaced)), len(prompt), "origins")
 
 
-def tools_digest(tools: Sequence[Mapping[str, Any]] | None) -> str:
-    """What identifies the tools of a request."""
-    return sha256(canonical(list(tools)).encode()).hexdigest()[:16] if tools else NO_TOOLS
-
-
 def bound(tokenizer: Tokenizer, arguments: Any) -> Tokenizer:
     """The tokenizer for a request's `chat_template_kwargs`."""
     bind = getattr(tokenizer, "with_arguments", None)
@@ -477,13 +482,3 @@ def _fingerprint(appended: Sequence[Message], request: ChatRequest) -> str:
     tools = None if request.tools is None else list(request.tools)
     asked = {"messages": appended, "tools": tools, "options": dict(request.options)}
     return sha256(encode_payload(asked)).hexdigest()
-
-
-def _without(origins: Sequence[Span], count: int) -> list[Span]:
-    """Spans without their first `count` ids."""
-    left = []
-    for mark, length in origins:
-        gone = min(length, count)
-        count -= gone
-        left.append((mark, length - gone))
-    return left

@@ -39,6 +39,8 @@ class ChatRequest(NamedTuple):
     after: TurnRecord | None = None
     """The committed turn that `messages` follow: what `commit` returned, or `trajectory.last`. The messages before it
     come from the record and are not repeated, so only the new messages cost anything."""
+    resample: bool = False
+    """Generate again even if the answer to this request is on record; the new answer replaces it."""
 
 
 class Reply(NamedTuple):

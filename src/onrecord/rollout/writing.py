@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from onrecord.rollout.samples import Sample
 
-ROWS_PER_GROUP = 64
-"""How many samples of a Parquet file are in memory at a time."""
+ROWS_PER_GROUP = 8_192
+"""How many samples of a Parquet file are in memory at a time, at most."""
+TOKENS_PER_GROUP = 1_048_576
+"""How many tokens of a Parquet file are in memory at a time, and those of one more sample."""
 
 
 def pieces(samples: Iterable[Sample], suffix: str) -> Iterator[bytes]:
@@ -111,7 +113,10 @@ def _parquet(samples: Iterable[Sample]) -> Iterator[bytes]:
         "weight_versions": pa.list_(
             pa.struct([("version", pa.string()), ("start", pa.int32()), ("end", pa.int32())])
         ),
-        "side_payloads": pa.string(), "discarded_tokens": pa.int64(),
+        "side_payloads": pa.string(), "discarded_tokens": pa.int64(), "shared_length": pa.int32(),
+        "prompt_length": pa.int32(),
+        "reward": pa.float64(), "rewards": pa.string(), "turn_rewards": pa.list_(pa.float64()), "group": pa.string(),
+        "metadata": pa.string(),
     })  # fmt: skip
     drain = _Drain()
     with pq.ParquetWriter(drain, schema, compression="zstd") as out:
@@ -128,6 +133,9 @@ def _row(sample: Sample) -> dict[str, Any]:
         "cause": sample.cause, "tokens": sample.tokens, "loss_mask": sample.loss_mask, "logprobs": sample.logprobs,
         "provenance": sample.provenance, "turn_ends": sample.turn_ends, "weight_versions": weights,
         "side_payloads": _json(sample.side_payloads), "discarded_tokens": sample.discarded_tokens,
+        "shared_length": sample.shared_length,
+        "prompt_length": sample.prompt_length, "reward": sample.reward, "rewards": _json(sample.rewards),
+        "turn_rewards": sample.turn_rewards, "group": sample.group, "metadata": _json(sample.metadata),
     }  # fmt: skip
 
 
@@ -161,11 +169,13 @@ def _end_to_end(samples: Iterable[Sample]) -> tuple[dict[str, Any], str]:
 
 def _grouped(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
     group: list[Sample] = []
+    tokens = 0
     for sample in samples:
         group.append(sample)
-        if len(group) == ROWS_PER_GROUP:
+        tokens += len(sample.tokens)
+        if len(group) == ROWS_PER_GROUP or tokens >= TOKENS_PER_GROUP:
             yield group
-            group = []
+            group, tokens = [], 0
     if group:
         yield group
 

@@ -15,6 +15,7 @@ from onrecord.errors import InvalidInput, SecretFound
 from onrecord.log import digest
 from onrecord.log.codec import ID_LIMIT, SALT_BYTES, seal
 from onrecord.log.events import KINDS
+from onrecord.redaction.quick import is_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Rules(NamedTuple):
 
 
 class Funnel:
-    """What stands before one store."""
+    """The funnel of one store."""
 
     def __init__(self, key: Callable[[], bytes], load: Callable[[], Rules] = Rules) -> None:
         self._key = key
@@ -101,13 +102,21 @@ class Funnel:
             return True
         text = "\n".join([f'"{name}":"{value}"' for name, value in data.items() if type(value) is str])
         try:
-            return not self.scanner.find(text.encode())
+            return not self._finds(text.encode())
         except UnicodeEncodeError:
             return False
 
+    def _finds(self, payload: bytes) -> bool:
+        """Whether a payload may have a secret; what is short and plain does not load the rules."""
+        if self._scanner is None:
+            rules = self.rules
+            if not rules.own and is_plain(payload, rules.known):
+                return False
+        return bool(self.scanner.find(payload))
+
     def passed(self, drafts: Sequence[Draft], project: str) -> tuple[Sequence[Draft], list[Draft]]:
         """The drafts without secrets, and the events that say what was found; `SecretFound` under `refuse`."""
-        find = self.scanner.find
+        find = self._finds if self._scanner is None else self._scanner.find
         suspects = [number for number, one in enumerate(drafts) if one.kind not in EXEMPT and find(one.payload)]
         if not suspects:
             return drafts, []
@@ -116,7 +125,7 @@ class Funnel:
         for number in suspects:
             draft = made[number]
             cleaner = self.cleaner(policy)
-            data = _cleaned(cleaner, draft)
+            data = cleaned(cleaner, draft.kind, draft.data)
             if not cleaner.found:
                 continue
             if policy == REFUSE and draft.kind != "payload.kept":
@@ -133,18 +142,17 @@ class Funnel:
         return Cleaner(self.scanner, self._key, replace=policy != KEEP)
 
 
-def _cleaned(cleaner: Cleaner, draft: Draft) -> Any:
+def cleaned(cleaner: Cleaner, kind: str, data: Any) -> Any:
     """The payload without secrets; the records of a partner are JSON text and stay it."""
-    data = draft.data
     if not isinstance(data, dict):
         return cleaner.value(data)
-    ours = OURS if draft.kind in KINDS else frozenset[str]()
+    ours = OURS if kind in KINDS else frozenset[str]()
     made = {
         name: part if name in ours or name == "lines" else cleaner.value(part, name, name)
         for name, part in data.items()
     }
     lines = data.get("lines")
-    if draft.kind == "payload.kept" and isinstance(lines, list):
+    if kind == "payload.kept" and isinstance(lines, list):
         return made | {"lines": [cleaner.record(one, "lines") if isinstance(one, str) else one for one in lines]}
     return made if lines is None else made | {"lines": cleaner.value(lines, "lines")}
 

@@ -14,14 +14,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
 from onrecord import machine
-from onrecord.errors import (
-    EventNotFound,
-    LeaseLost,
-    OnrecordError,
-    StoreError,
-    TooLarge,
-    TurnConflict,
-)
+from onrecord.errors import EventNotFound, LeaseLost, OnrecordError, StoreError, TooLarge, TurnConflict
 from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, event_of, is_simple, open_records
 from onrecord.log.events import NEW_RUN, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
@@ -357,13 +350,9 @@ class Session(KeptViews):
         return begin(self, request=request, base=base, rollback=rollback, id=id, resume=resume)
 
     def record_turn(
-        self,
-        items: Iterable[Message],
-        *,
-        usage: ModelUsage | None = None,
-        format: str | None = None,
+        self, items: Iterable[Message], *, usage: ModelUsage | None = None, format: str | None = None,
         id: str | None = None,
-    ) -> Event:
+    ) -> Event:  # fmt: skip
         """Record a whole turn at once: one durable commit. Items are neutral, or messages of a partner."""
         _begin, record = _turn_verbs()
         return record(self, items, usage=usage, format=format, id=id)
@@ -495,13 +484,9 @@ class Session(KeptViews):
         return Session(self.store, new, agent=agent or self.agent, clock=self.clock)
 
     def compact(
-        self,
-        summarise: str | Callable[[list[Item]], str],
-        *,
-        upto: int | None = None,
-        extract: Callable[[list[Item]], Iterable[str]] | None = None,
-        afresh: bool = False,
-    ) -> Coverage:
+        self, summarise: str | Callable[[list[Item]], str], *, upto: int | None = None,
+        extract: Callable[[list[Item]], Iterable[str]] | None = None, afresh: bool = False,
+    ) -> Coverage:  # fmt: skip
         """Replace the transcript so far by a summary in contexts; facts and events stay.
 
         `summarise` gets the last summary and the turns after it, or all turns if `afresh`. `extract` may return

@@ -45,6 +45,12 @@ class Loop:
         return self.resumed or self.position
 
     @property
+    def done(self) -> bool:
+        """Whether the model has answered and calls no tool: the loop ends here, also if the turn was continued."""
+        last = self.items[-1] if self.items else {"role": ""}
+        return last["role"] == "assistant" and not last.get("tool_calls")
+
+    @property
     def calls(self) -> list[ToolCall]:
         """The tool calls of this turn that have no result yet."""
         from onrecord.session.tools import pending

@@ -82,6 +82,7 @@ def erase(session: Session, reason: str, positions: Collection[int] | None) -> E
 def wipe(session: Session, positions: list[int], reason: str, scope: str) -> Event:
     """Erase payloads, and record that in every log that has them."""
     store = session.store
+    reason = session.funnel.cleaner().text(reason, "reason")  # who erases a secret may name it
     heirs = heirs_of(store, session.id, positions)
     data = {"ranges": ranges_of(positions), "count": len(positions), "reason": reason, "scope": scope}
     where = store.erase(

@@ -37,7 +37,7 @@ def with_server(vendor: str, path: Path, text: str | None, command: Sequence[str
         return text
     if present is not None:
         if not force:
-            raise _by_hand("replaces", "force_setup") if runs_us(present) else _taken()
+            raise _changed() if runs_us(present) else _taken()
         text = jsontext.without_member(text, keys_of(vendor))
         if text is None:
             return jsontext.created(_nested(vendor, wanted))
@@ -52,7 +52,7 @@ def without_server(vendor: str, path: Path, text: str, command: Sequence[str], *
     if present is None or not runs_us(present):
         return text
     if present != entry(vendor, path.name, command) and not force:
-        raise _by_hand("removes", "force_remove")
+        raise _changed_before_removal()
     return jsontext.without_member(text, keys_of(vendor))
 
 
@@ -102,7 +102,7 @@ def _with_block(text: str | None, wanted: str, *, force: bool) -> str:
             raise _taken()
         return f"{text}{end}{block}"
     if _digest(found[2].replace("\r\n", "\n")) != found[1] and not force:
-        raise _by_hand("replaces", "force_setup")
+        raise _changed()
     before = end if found[0].startswith(("\n", "\r")) else ""
     return text[: found.start()] + before + block + text[found.end() :]
 
@@ -112,7 +112,7 @@ def _without_block(text: str, *, force: bool) -> str | None:
     if found is None:
         return text
     if _digest(found[2].replace("\r\n", "\n")) != found[1] and not force:
-        raise _by_hand("removes", "force_remove")
+        raise _changed_before_removal()
     return (text[: found.start()] + text[found.end() :]) or None
 
 
@@ -130,8 +130,12 @@ def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:8]
 
 
-def _by_hand(does: str, step: str) -> Conflict:
-    return Conflict("the MCP server was changed by hand", hint=f"force {does} it", step=step)
+def _changed() -> Conflict:
+    return Conflict("the MCP server was changed by hand", hint="force replaces it", step="force_setup")
+
+
+def _changed_before_removal() -> Conflict:
+    return Conflict("the MCP server was changed by hand", hint="force removes it", step="force_remove")
 
 
 def _taken() -> Conflict:

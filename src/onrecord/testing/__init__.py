@@ -11,6 +11,7 @@ Every test of the class is then collected and run against the store. Nothing her
 
 from onrecord.testing.stores import StoreContract
 from onrecord.testing.tools import FakeClock, Raised, derived, raises
+from onrecord.testing.torture import SessionStoreTorture
 from onrecord.testing.vendors import VendorContract
 
-__all__ = ["FakeClock", "Raised", "StoreContract", "VendorContract", "derived", "raises"]
+__all__ = ["FakeClock", "Raised", "SessionStoreTorture", "StoreContract", "VendorContract", "derived", "raises"]

@@ -109,6 +109,9 @@ def _of_agent(head: Head, listing: Listing, name: str, now: int, *, ended: bool,
     elif agent["here"] and waits:
         why = f"{name} ended while it was waiting: {waits['message']}"
         yield Need(CRASHED, name, why, _resume(head, listing, name), waits["position"], waits["at"])
+    elif agent["here"] and name == CREW:
+        why = "the supervisor of the team ended: no process restarts its agents"
+        yield Need(CRASHED, name, why, _resume(head, listing, name), agent["position"], agent["at"])
     elif agent["here"] and agent["vendor"] and not agent["via"]:
         # Its wrapper records every end; only a wrapper that was killed does not.
         why = f"{name} ended without a word: its process was killed, or the machine went down"

@@ -196,7 +196,7 @@ class Site:
     async def act(self, request: Request) -> Response:
         """Do what a person asks for."""
         if not self.settings.allow_writes:
-            raise StoreReadOnly("this page only reads", hint="start it with --allow-writes")
+            raise StoreReadOnly("this page only reads", hint="start it with writes allowed")
         try:
             form = json.loads(await request.body())
         except ValueError:

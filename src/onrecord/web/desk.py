@@ -1,4 +1,4 @@
-"""The desk: sessions that somebody looks at, kept open, and their parts rendered once for all who look at the same."""
+"""The desk: the sessions on pages, kept open, and their parts rendered once for all viewers of the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onrecord.pages.options import Options
 from onrecord.pages.text import shown
 from onrecord.session.handle import Session
 from onrecord.views.diff import changes
-from onrecord.views.fold import BODIES
+from onrecord.views.fold import BODIES, Whole
 from onrecord.web import session_page, tab_views
 from onrecord.web.frame import document
 from onrecord.web.home import amount
@@ -67,6 +67,7 @@ class Desk:
         self._frame = frame
         self._past = Past(records.store)
         self._open: OrderedDict[str, Session] = OrderedDict()
+        self._wholes: OrderedDict[str, Whole] = OrderedDict()
         self._answers: OrderedDict[tuple[Any, ...], str] = OrderedDict()
         self._pictures: OrderedDict[str, tuple[int, Picture]] = OrderedDict()
         self._verified: dict[str, tuple[int, bool]] = {}
@@ -79,7 +80,7 @@ class Desk:
         """The present moment in microseconds."""
         return int(self._records.clock() * 1e6)
 
-    # What somebody looks at
+    # Sessions on pages
 
     def handle(self, name: str) -> Session:
         """The open session of this id, or name."""
@@ -103,9 +104,21 @@ class Desk:
             raise
         head = session.log.head()
         is_past = at is not None and at < head.position
-        whole = self._past.at(session.id, at) if is_past and at is not None else session.views
+        whole = self._past.at(session.id, at) if is_past and at is not None else self._present(session)
         standing = self._shelf.get(session.id)
         return Look(session, whole, head.position, standing, self._shelf.used(head), self.now(), is_past)
+
+    def _present(self, session: Session) -> Whole:
+        """The newest views, as a copy that no other thread folds events into while a page is drawn from it."""
+        with self._lock:
+            views = session.views
+            known = self._wholes.get(session.id)
+            if known is None or known.head != views.head:
+                known = self._wholes[session.id] = Whole.load(views.dump())
+                self._wholes.move_to_end(session.id)
+                while len(self._wholes) > OPEN_SESSIONS:
+                    self._wholes.popitem(last=False)
+            return known
 
     # The page and its parts
 

@@ -65,15 +65,15 @@ def lists(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, words: s
     """Both lists, filtered."""
     needing, others = shelf.listed(projects, words, LISTED)
     everywhere = projects is None
-    if not needing.count and not others.count:
+    if not needing.total and not others.total:
         return _nothing(words, everywhere=everywhere)
     parts = []
-    if needing.count:
-        parts.append(f'<h2 id="needs">Needs you · {needing.count:,}</h2>')
+    if needing.total:
+        parts.append(f'<h2 id="needs">Needs you · {needing.total:,}</h2>')
         parts.append(_box(frame, shelf, needing, now, label="needs", everywhere=everywhere))
-    if others.count:
-        title = "Everything else" if needing.count else "Sessions"
-        many = f" · {others.count:,}" if others.count > LISTED else ""
+    if others.total:
+        title = "Everything else" if needing.total else "Sessions"
+        many = f" · {others.total:,}" if others.total > LISTED else ""
         parts.append(f'<h2 id="others">{title}{many}</h2>')
         parts.append(_box(frame, shelf, others, now, label="others", everywhere=everywhere))
     return "".join(parts)
@@ -89,7 +89,7 @@ def _nothing(words: str, *, everywhere: bool) -> str:
 
 def _box(frame: Frame, shelf: Shelf, found: Listed, now: int, *, label: str, everywhere: bool) -> str:
     rows = "".join(_kept_row(frame, shelf, one, now, everywhere=everywhere) for one in found.shown)
-    rest = found.count - len(found.shown)
+    rest = found.total - len(found.shown)
     more = f'<p class="ev">{rest:,} more: type to find them.</p>' if rest else ""
     return f'<ul class="box" aria-labelledby="{label}">{rows}</ul>{more}'
 

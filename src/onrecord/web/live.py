@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from onrecord.session.session_store import SessionStore
 
 POLL_SECONDS = 0.05
-"""How long the store is left alone between two looks, while somebody watches."""
+"""How long the store is left alone between two looks, while there are viewers."""
 SURE_SECONDS = 1.0
 """How often each watched session is asked by itself."""
 BEAT_SECONDS = 15.0
-"""How often an idle viewer hears that the connection still stands."""
+"""How often an idle viewer hears that the connection still works."""
 RETRY_MILLISECONDS = 1_000
 HEADS_READ = 8
 """How many of the newest heads one look reads; more, if all of them moved."""

@@ -85,6 +85,10 @@ class ReadOnly:
         """As the port says."""
         return self._store.arrived(session)
 
+    def key(self, purpose: str) -> bytes:
+        """As the port says."""
+        return self._store.key(purpose)
+
     def close(self) -> None:
         """As the port says."""
         self._store.close()

@@ -31,7 +31,7 @@ TITLES = {
 
 
 class Look(NamedTuple):
-    """A session as somebody looks at it: the handle, its views at a position, and how it stands now."""
+    """A session on a page: the handle, its views at a position, and its standing now."""
 
     session: Session
     whole: Whole
@@ -106,7 +106,7 @@ def counts(look: Look, *, rollout: bool) -> list[tuple[str, str, int | None]]:
 
 
 def slider_label(look: Look) -> str:
-    """Where the slider stands, in words."""
+    """The position of the slider, in words."""
     at = look.whole.head.at
     return f"position <b>{look.position:,}</b> of {look.now:,} · {day(at)} {clock(at)} UTC"
 
@@ -124,13 +124,13 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
         '<button type="button" class="chip" id="chain" title="Recompute the hash of every event">verify chain</button>'
         f'<span class="sp"></span><span class="chip" id="live" role="status">connecting</span>'
         f'<span class="chip" id="used">{amount(look.used)}</span>'
-        f'<button type="button" class="cmd" data-copy="{attribute(command)}" title="Copy this command">'
+        f'<button type="button" class="cmd" data-copy="{attribute(command)}" title="Copy: {attribute(command)}">'
         f"{attribute(command)}</button>{_act(frame, look)}"
         '<button class="key" type="button" data-help aria-label="Keyboard shortcuts"><kbd>?</kbd></button></header>'
     )
     past = (
         '<section class="lanes" aria-label="Over time">'
-        '<div id="lanes" class="lanes-in" tabindex="0" role="region" aria-label="Lanes over time"></div>'
+        f'<div id="lanes" class="lanes-in {_room(look)}" tabindex="0" role="region" aria-label="Lanes over time"></div>'
         '<div class="slider"><button type="button" id="back" aria-label="One event back">◀</button>'
         '<button type="button" id="play" aria-pressed="false">▶ play</button>'
         '<button type="button" id="forth" aria-label="One event forward">▶</button>'
@@ -138,6 +138,8 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
         'aria-label="Position in the log">'
         f'<span id="where">{slider_label(look)}</span>'
         '<button type="button" id="now">now</button>'
+        '<button type="button" id="wider" aria-label="Zoom into the lanes">+</button>'
+        '<button type="button" id="narrower" aria-label="Zoom out of the lanes">-</button>'
         '<button type="button" id="compare" class="link">compare…</button></div></section>'
     )
     middle = (
@@ -156,6 +158,11 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
         "person": frame.person,
     }  # fmt: skip
     return document(frame, f"{head.name} · onrecord", body, view="session", data=data)
+
+
+def _room(look: Look) -> str:
+    """The height of the lanes, known before they are drawn, so that nothing moves when they are."""
+    return {0: "few", 1: "two"}.get(len(look.whole.roster.agents), "")
 
 
 def _act(frame: Frame, look: Look) -> str:

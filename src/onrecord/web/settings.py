@@ -12,9 +12,9 @@ EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # refused as Host names, and only 
 DEFAULT_PORT = 8711
 PORT_LIMIT = 65_535
 TOKEN_BYTES = 24
-"""How many random bytes a token has that nobody chose."""
+"""How many random bytes a token has that no person chose."""
 TOKEN_LEAST = 16
-"""The fewest characters of a token that somebody chose."""
+"""The fewest characters of a token that a person chose."""
 BODY_LIMIT = 64 * 1024
 """The largest body of a request, in bytes: one form."""
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     """The path below which a reverse proxy serves the page."""
     allow_writes: bool = False
     person: str = "human"
-    """The name that events get which somebody causes on the page."""
+    """The name that events get which are caused on the page."""
     chosen_token: bool = False
     """Whether a person chose the token, in a file; if not, this process made it up."""
 

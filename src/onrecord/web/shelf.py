@@ -53,14 +53,14 @@ class Used(NamedTuple):
 
 
 Key = tuple[int, bool, int, str]
-"""Where a session stands in a list: how pressing, whether it has ended, its last activity, its id."""
+"""The place of a session in a list: how pressing, whether it has ended, its last activity, its id."""
 
 
 class Listed(NamedTuple):
     """The beginning of a list, and how long the list is."""
 
     shown: list[Standing]
-    count: int
+    total: int
 
 
 class Shelf:
@@ -212,7 +212,7 @@ class Shelf:
         return found[0] if len(found) == 1 else sorted(key for order in found for key in order)
 
     def get(self, session: str) -> Standing | None:
-        """A session as it stands."""
+        """The standing of a session."""
         self.refresh()
         return self._known.get(session)
 

@@ -1,6 +1,6 @@
 """A stretch of the timeline, read from the middle of a log: only what it shows, and as much more as it depends on.
 
-A turn belongs to the stretch in which it began. How it ended may stand far behind, so the read goes on until each of
+A turn belongs to the stretch in which it began. Its end may come much later, so the read continues until each of
 its turns has an end or a successor. A long turn becomes several rows, so that a browser draws only what is in sight.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.log.codec import open_records
+from onrecord.log.shapes import misfit
 from onrecord.pages.entries import Entry, entries_of
 from onrecord.pages.timeline import draw_entry
 from onrecord.views.transcript import COMMITTED, TURN_KINDS
-from onrecord.web.sturdy import sturdy
+from onrecord.web.sturdy import WRONG, sturdy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +72,7 @@ def stretch(store: Store, whole: Whole, number: int, options: Options) -> Stretc
 def _complete(store: Store, whole: Whole, events: list[Event], last: int) -> tuple[list[Entry], bool]:
     """The entries of these events, with what comes later and belongs to them; and whether that is all there can be."""
     upto, page = whole.position, AHEAD
-    found = entries_of(events, whole)
+    found = _entries(events, whole)
     while _is_cut(found, last):
         seen = events[-1].position
         if seen >= upto or page > AHEAD_LIMIT:
@@ -81,12 +82,29 @@ def _complete(store: Store, whole: Whole, events: list[Event], last: int) -> tup
             return found, False
         events += open_records(more)
         page *= 4
-        found = entries_of(events, whole)
+        found = _entries(events, whole)
     return found, True
 
 
+def _entries(events: list[Event], whole: Whole) -> list[Entry]:
+    """The entries of these events; an event whose payload has an unexpected form counts without it."""
+    try:
+        return entries_of(events, whole)
+    except WRONG:
+        known = [event._replace(data=None) if _is_odd(event) else event for event in events]
+        return entries_of(known, whole)
+
+
+def _is_odd(event: Event) -> bool:
+    """Whether a payload has a form that this version would refuse, or items that are none."""
+    data = event.data if isinstance(event.data, dict) else {}
+    items = data.get("items") if event.kind == "turn.recorded" else [data["item"]] if "item" in data else []
+    odd = not isinstance(items, list) or not all(isinstance(item, dict) and "role" in item for item in items)
+    return odd or bool(misfit(event.kind, event.data))
+
+
 def _is_cut(found: list[Entry], last: int) -> bool:
-    """Whether a turn may go on, or be superseded, behind what was read: it is the last one of its lane."""
+    """Whether a turn may continue, or be superseded, after what was read: it is the last one of its lane."""
     ends: dict[str, Entry] = {}
     for entry in found:
         if entry.turn is not None:

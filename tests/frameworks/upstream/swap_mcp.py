@@ -20,14 +20,16 @@ _stores: list[Any] = []
 class Swapped(OnrecordEventStore):
     """Our store, with the two things that only the tests ask of theirs."""
 
+    count = 0
+
     def __init__(self) -> None:
         if not _stores:
             _stores.append(onrecord.connect(str(_place / "x.db"), project="upstream"))
-        Swapped.count = getattr(Swapped, "count", 0) + 1
+        Swapped.count += 1
         super().__init__(f"server-{Swapped.count}", _stores[0])
 
     async def wait_until_stored(self, count: int) -> None:
-        while len(self._kept.entries) < count:
+        while len(self._kept.entries) < count:  # noqa: ASYNC110  # another server may store them
             await anyio.sleep(0.005)
 
     @property

@@ -9,8 +9,9 @@ import pytest
 
 from onrecord.errors import SessionRetired
 from onrecord.rollout.recording import open_rollout
+from onrecord.rollout.trajectory import Policy
 from onrecord.session.retention import Policy as Retention
-from tests.rollout.server.places import CALL, USER, aborts, answers, code_of, ids_of, message_of, says
+from tests.rollout.server.places import CALL, USER, ScriptedEngine, aborts, answers, code_of, ids_of, message_of, says
 
 
 def texts(record):
@@ -233,3 +234,112 @@ def test_a_refused_request_is_not_a_lost_turn(proxy, engine):
     proxy.chat(session, [USER])
     proxy.chat(session, [USER])
     assert proxy.record(session)["discarded"] == {"turns": 0, "tokens": 0}
+
+
+def test_rewards_over_http(proxy):
+    """Rewards of sessions and turns, groups and late rewards; wrong ones are 400, changed ones 409."""
+    session = proxy.new(group="g1", metadata={"seed": 3})
+    proxy.chat(session, [USER])
+
+    def reward(**asked):
+        return proxy.http.post(f"/sessions/{session}/reward", json=asked)
+
+    assert reward(reward=1.0).json()["recorded"] is True
+    assert reward(reward=1).json()["recorded"] is False
+    assert code_of(reward(reward=0.5)) == (409, "conflict")
+    for wrong in ({"reward": "1"}, {"reward": 1, "turn": 7}, {"rewards": 1}, {"reward": 1, "name": 7}, {}):
+        assert code_of(reward(**wrong)) == (400, "invalid_input")
+    proxy.http.post(f"/sessions/{session}/samples")
+    assert reward(reward=0.25, turn=0).json()["recorded"] is True
+    answer = proxy.http.post(f"/sessions/{session}/samples").json()
+    (sample,) = answer["samples"]
+    assert (sample["reward"], sample["turn_rewards"], sample["group"]) == (1.0, [0.25], "g1")
+    assert (sample["metadata"]["seed"], sample["prompt_length"] > 0) == (3, True)
+    proxy.http.post(f"/sessions/{session}/samples", json={"acknowledge": answer["digest"]})
+    assert code_of(reward(reward=2.0, name="late")) == (410, "session_retired")
+
+
+def test_a_session_that_another_proxy_retired_is_gone(start):
+    """A proxy that still has the session in memory answers 410 too: to reads and to turns."""
+    here, there = start(), start()
+    session = here.new()
+    here.chat(session, [USER])
+    assert there.http.delete(f"/sessions/{session}").status_code == 204
+    assert code_of(here.http.get(f"/sessions/{session}")) == (410, "session_retired")
+    assert code_of(here.chat(session, [USER])) == (410, "session_retired")
+
+
+def test_a_turn_is_sampled_again_on_purpose(proxy, engine):
+    """With `onrecord-resample: true` the same request is generated again; the new answer replaces the recorded one."""
+    session = proxy.new()
+    engine.script.extend([says("One."), says("Two.")])
+    proxy.chat(session, [USER])
+    again = proxy.chat(session, [USER], headers={"onrecord-resample": "true"})
+    assert message_of(again)["content"] == "Two."
+    assert proxy.chat(session, [USER]).content == again.content, "without the header, the recorded answer"
+    assert engine.prompts()[0] == engine.prompts()[1]
+    assert texts(proxy.record(session)) == ["Two."]
+
+
+def test_the_engines_models_are_passed_on(start, engine):
+    """`/v1/models`, also below a session, is the engine's own answer; without an engine it is 502."""
+    engine.server.RequestHandlerClass.do_GET = lambda handler: (
+        handler.send_response(200), handler.send_header("content-length", "2"), handler.end_headers(),
+        handler.wfile.write(b"{}"),
+    )  # fmt: skip
+    proxy = start()
+    for path in ("/v1/models", f"/sessions/{proxy.new()}/v1/models"):
+        assert proxy.http.get(path).json() == {}
+    assert code_of(start(upstream="http://127.0.0.1:9").http.get("/v1/models")) == (502, "upstream_failed")
+
+
+def test_after_a_turn_that_ran_out_of_tokens(start, engine):
+    """Such a turn may be refused as a base; or samples may be merged past it. By default they end with it, counted."""
+    strict, loose = start(policy=Policy(refuse_after_length=True)), start()
+    for proxy, status in ((strict, 400), (loose, 200)):
+        session = proxy.new()
+        engine.script.append(says("Let me add", finish="length"))
+        message = message_of(proxy.chat(session, [USER]))
+        assert proxy.chat(session, [USER, message, USER]).status_code == status
+    other = loose.new()
+    engine.script.append(says("Let me add", finish="length"))
+    message = message_of(loose.chat(other, [USER]))
+    loose.chat(other, [USER, message, USER])
+    (ends,) = loose.http.post(f"/sessions/{session}/samples").json()["samples"]
+    (continues,) = loose.http.post(f"/sessions/{other}/samples", json={"past_length": True}).json()["samples"]
+    assert (ends["status"], len(ends["turn_ends"]), ends["discarded_tokens"] > 0) == ("TRUNCATED", 1, True)
+    assert (continues["status"], len(continues["turn_ends"]), continues["discarded_tokens"]) == ("COMPLETED", 2, 0)
+
+
+def test_sessions_stay_with_their_engine(start, engine, tokenizer):
+    """With several engines a session stays with one; an engine that refuses connections is passed over."""
+    other = ScriptedEngine(tokenizer)
+    proxy = start(more_upstreams=(other.url, "http://127.0.0.1:9"))
+    sessions = [proxy.new() for _ in range(12)]
+    for session in sessions:
+        message = message_of(proxy.chat(session, [USER]))
+        proxy.chat(session, [USER, message, USER])
+    other.stop()
+    asked = [len(each.requests) for each in (engine, other)]
+    assert sum(asked) == 24
+    assert len({proxy.proxy.upstream.order(f"session {number}")[0] for number in range(100)}) > 1
+    turns = [len(prompt) for each in (engine, other) for prompt in each.prompts()]
+    assert all(first < second for first, second in zip(turns[::2], turns[1::2], strict=True)), "two turns, one engine"
+
+
+def test_branches_over_http(proxy, engine):
+    """An edit deeper than the rollback limit is 400 on the session itself, but not on a branch of it."""
+    session, messages = proxy.new(), [USER]
+    for number in range(3):
+        engine.script.append(says(f"Answer {number}."))
+        messages += [message_of(proxy.chat(session, messages)), USER]
+    edited = [*messages[:2], {"role": "user", "content": "Something else."}]
+    assert proxy.chat(session, edited).status_code == 400
+    made = proxy.http.post(f"/sessions/{session}/branches", json={"turns": 1, "name": "other"}).json()
+    assert (made["turns"], made["branch_of"], made["name"]) == (1, session, "other")
+    assert proxy.chat(made["session_id"], edited).status_code == 200
+    (sample,) = proxy.http.post(f"/sessions/{made['session_id']}/samples").json()["samples"]
+    assert sample["shared_length"] == sample["turn_ends"][0]
+    assert len(proxy.record(session)["records"]) == 3, "the session itself is as it was"
+    for wrong in ({"turns": 9}, {"turns": "1"}, {"name": 7}, {"turn": 1}):
+        assert code_of(proxy.http.post(f"/sessions/{session}/branches", json=wrong)) == (400, "invalid_input")

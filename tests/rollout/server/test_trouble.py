@@ -54,8 +54,8 @@ def test_a_commit_in_doubt(proxy, engine, failing, landed):
     message = message_of(proxy.chat(session, [USER]))
     real, problems = proxy.proxy.chat.upstream.ask, failing.problems
 
-    async def ask(content):
-        answered = await real(content)
+    async def ask(content, session):
+        answered = await real(content, session)
         if len(engine.requests) == 2:
             problems.append((OutcomeUnknown("who knows"), landed))
         return answered

@@ -4,8 +4,12 @@
     GET    /sessions/{id}                         its record; ?tokens=true with the ids
     DELETE /sessions/{id}                         give it up
     POST   /sessions/{id}/v1/chat/completions     a turn
+    POST   /sessions/{id}/v1/messages             the same in Anthropic's protocol
     POST   /sessions/{id}/samples                 freeze and read its samples; {"acknowledge": digest} confirms them
+    POST   /sessions/{id}/branches                a new session that shares its first turns
+    POST   /sessions/{id}/reward                  a reward of the session or of one of its turns
     POST   /weights                               the version of the weights, for engines that do not name it
+    GET    /v1/models, /sessions/{id}/v1/models   the engine's models
     GET    /health, /metrics
 
 A turn is its own task: it keeps running if its client hangs up, so the generated reply is recorded and the repeated
@@ -46,7 +50,16 @@ from onrecord.log.names import is_ulid, make_ulid
 from onrecord.machine import entropy
 from onrecord.rollout.engines import check_request, load_json
 from onrecord.rollout.matching import canonical, same_json
-from onrecord.rollout.recording import POLICY_AGENT, refuse_retired
+from onrecord.rollout.recording import (
+    POLICY_AGENT,
+    REWARD,
+    SAMPLE_OPTIONS,
+    branch,
+    read_lane,
+    record_reward,
+    refuse_retired,
+)
+from onrecord.rollout.server import messages
 from onrecord.rollout.server.answers import problem, problem_of, respond
 from onrecord.rollout.server.chat import Chat
 from onrecord.rollout.server.guard import Guard
@@ -71,8 +84,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TAKEOVER_HEADER = "onrecord-takeover"
 """With the value `true`, the proxy takes the lease over from its present holder."""
-SESSION_FIELDS = ("name", "metadata")
-SAMPLE_OPTIONS = ("merge", "max_seq_len")
+SESSION_FIELDS = ("name", "metadata", "group")
+BRANCH_FIELDS = ("name", "turns")
+REWARD_FIELDS = ("reward", "turn", "name")
+RESAMPLE_HEADER = "onrecord-resample"
+"""With the value `true`, a turn is generated again even if its answer is on record; the new answer replaces it."""
 NAME_LIMIT = 200
 """The longest name of a version of weights, in characters."""
 LARGE_BODY = 64 * 1024
@@ -102,12 +118,17 @@ class Proxy:
         routes = [
             Route("/health", self.health),
             Route("/metrics", self.show_metrics),
+            Route("/v1/models", self.models),
+            Route("/sessions/{id}/v1/models", self.models),
             Route("/weights", self.report_weights, methods=["POST"]),
             Route("/sessions", self.create, methods=["POST"]),
             Route("/sessions/{id}", self.show, methods=["GET"]),
             Route("/sessions/{id}", self.delete, methods=["DELETE"]),
+            Route("/sessions/{id}/branches", self.branch, methods=["POST"]),
+            Route("/sessions/{id}/reward", self.reward, methods=["POST"]),
             Route("/sessions/{id}/samples", self.samples, methods=["POST"]),
             Route("/sessions/{id}/v1/chat/completions", self.complete, methods=["POST"]),
+            Route("/sessions/{id}/v1/messages", self.message, methods=["POST"]),
         ]
         handlers: dict[Any, Callable[..., Any]] = {
             OnrecordError: _refused, HTTPException: _no_such_route, ClientDisconnect: _gone, Exception: _broken,
@@ -153,6 +174,10 @@ class Proxy:
         """What Prometheus reads."""
         return Response(self.metrics.page(), media_type=CONTENT_TYPE)
 
+    async def models(self, _request: Request) -> Response:
+        """The engine's list of models, unchanged: clients ask for it to see whether the endpoint works."""
+        return _passed(await self.upstream.models())
+
     async def report_weights(self, request: Request) -> Response:
         """Take note of the weights that the engine has from now on; replies that name none are recorded with it."""
         asked = await self._body(request)
@@ -170,13 +195,16 @@ class Proxy:
         metadata, name = asked.get("metadata", {}), asked.get("name")
         if not isinstance(metadata, dict):
             raise InvalidInput("metadata must be an object")
-        if name is not None and not isinstance(name, str):
-            raise InvalidInput("the name of a session must be text")
+        for field in ("name", "group"):
+            if asked.get(field) is not None and not isinstance(asked[field], str):
+                raise InvalidInput(f"the {field} of a session must be text")
+        if asked.get("group"):
+            metadata = metadata | {"group": asked["group"]}
         return JSONResponse(await settled(partial(self._create, name, metadata)))
 
     def _create(self, name: str | None, metadata: dict[str, Any]) -> dict[str, Any]:
         """A new session. If it has a name, the same request again after a lost reply gets the same session."""
-        chosen = name or f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
+        chosen = name or self._new_name()
         try:
             session = self.records.create(chosen, agent=POLICY_AGENT, metadata=metadata)
             return {"session_id": session.id, "name": chosen, "created": True}
@@ -228,6 +256,40 @@ class Proxy:
         _refuse_unknown(asked, SAMPLE_OPTIONS, "samples")
         return await self._on(live, settled(lambda: JSONResponse(live.samples(asked))))
 
+    async def reward(self, request: Request) -> Response:
+        """Record a reward; it needs no lease, and may come after the samples were frozen."""
+        asked, id = await self._body(request), _session_id(request)
+        _refuse_unknown(asked, REWARD_FIELDS, "a reward")
+        recorded = await settled(partial(self._reward, id, asked))
+        return JSONResponse({"session_id": id, "recorded": recorded})
+
+    def _reward(self, id: str, asked: dict[str, Any]) -> bool:
+        name = asked.get("name", REWARD)
+        if not isinstance(name, str):
+            raise InvalidInput("the name of a reward must be text")
+        session = self.records.get(id, agent=POLICY_AGENT)
+        lane = read_lane(session, POLICY_AGENT, self.policy)
+        return record_reward(session, lane, asked.get("reward"), turn=asked.get("turn"), name=name)  # type: ignore[arg-type]  # it checks
+
+    async def branch(self, request: Request) -> Response:
+        """A new session that shares the first turns of this one."""
+        asked, id = await self._body(request, empty=True), _session_id(request)
+        _refuse_unknown(asked, BRANCH_FIELDS, "a branch")
+        if asked.get("name") is not None and not isinstance(asked["name"], str):
+            raise InvalidInput("the name of a session must be text")
+        return JSONResponse(await settled(partial(self._branch, id, asked.get("name"), asked.get("turns"))))
+
+    def _branch(self, id: str, name: str | None, turns: Any) -> dict[str, Any]:
+        session = self.records.get(id, agent=POLICY_AGENT)
+        refuse_retired(session)
+        lane = read_lane(session, POLICY_AGENT, self.policy)
+        new = branch(session, lane, name or self._new_name(), turns)
+        shared = len(read_lane(new, POLICY_AGENT, self.policy).commits)
+        return {"session_id": new.id, "name": new.name, "turns": shared, "branch_of": id}
+
+    def _new_name(self) -> str:
+        return f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
+
     async def complete(self, request: Request) -> Response:
         """A turn of a session."""
         try:
@@ -237,15 +299,35 @@ class Proxy:
         self.metrics.answers.labels(str(response.status_code)).inc()
         return response
 
+    async def message(self, request: Request) -> Response:
+        """A turn of a session in Anthropic's protocol."""
+        try:
+            asked = await self._body(request)
+            live = await self._live(request)
+            answer = await self._answer(request, messages.to_chat(asked, live.arguments()))
+            response = _passed(answer) if isinstance(answer, Refusal) else messages.respond(answer, asked)
+        except OnrecordError as error:
+            plain = problem_of(error)
+            response = messages.refused(plain.status_code, error, _retry_header(plain))
+        self.metrics.answers.labels(str(response.status_code)).inc()
+        return response
+
     async def _complete(self, request: Request) -> Response:
+        asked = await self._body(request)
+        answer = await self._answer(request, asked)
+        return _passed(answer) if isinstance(answer, Refusal) else respond(answer, asked)
+
+    async def _answer(self, request: Request, asked: dict[str, Any]) -> str | Refusal:
+        """The recorded answer to a chat request, or the engine's refusal."""
         if self.draining:
             raise ProxyBusy("this proxy is shutting down")
-        asked = check_request(await self._body(request))
+        check_request(asked)
         wanted = canonical({name: value for name, value in asked.items() if not name.startswith("stream")})
         live = await self._live(request)
         turn = live.turn
         if turn is None:
-            turn = self._start(live, asked, wanted, takeover=_takes_over(request))
+            how = {"takeover": _takes_over(request), "resample": _says_yes(request, RESAMPLE_HEADER)}
+            turn = self._start(live, asked, wanted, how)
         elif live.asked == wanted:
             self.metrics.joined.inc()
         else:
@@ -255,17 +337,14 @@ class Proxy:
             raise ProxyBusy("this proxy stopped before the turn ended")
         if turn.cancelled():
             raise SessionRetired("the session was deleted while its turn was running")
-        answer = turn.result()
-        if isinstance(answer, Refusal):
-            return Response(answer.body, answer.status, headers=dict(answer.headers))
-        return respond(answer, asked)
+        return turn.result()
 
     # Behind them
 
-    def _start(self, live: Live, asked: dict[str, Any], wanted: str, *, takeover: bool) -> Turn:
+    def _start(self, live: Live, asked: dict[str, Any], wanted: str, how: dict[str, bool]) -> Turn:
         if len(self._turns) >= self.settings.turns_limit:
             raise ProxyBusy(f"this proxy is running {len(self._turns):,} turns, its limit")
-        turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked, takeover=takeover)))
+        turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked, how)))
         live.turn, live.asked = turn, wanted
         self._turns.add(turn)
         self.metrics.in_flight.set(len(self._turns))
@@ -280,9 +359,9 @@ class Proxy:
         turn.add_done_callback(ended)
         return turn
 
-    async def _turn(self, live: Live, asked: dict[str, Any], *, takeover: bool) -> str | Refusal:
+    async def _turn(self, live: Live, asked: dict[str, Any], how: dict[str, bool]) -> str | Refusal:
         try:
-            return await self.chat.turn(live, asked, takeover=takeover)
+            return await self.chat.turn(live, asked, **how)
         except Exception:
             if live.has_open_turn:  # its end could not be recorded: releasing the lease implies it
                 self.shelf.evict(live)
@@ -329,8 +408,20 @@ def _refuse_unknown(asked: dict[str, Any], known: Sequence[str], what: str) -> N
         raise InvalidInput(f"unknown field {min(unknown)!r:.80}", hint=f"the fields of {what}: {', '.join(known)}")
 
 
+def _passed(answer: Refusal) -> Response:
+    return Response(answer.body, answer.status, headers=dict(answer.headers))
+
+
+def _retry_header(response: Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name == "retry-after"}
+
+
 def _takes_over(request: Request) -> bool:
-    return request.headers.get(TAKEOVER_HEADER, "").lower() == "true"
+    return _says_yes(request, TAKEOVER_HEADER)
+
+
+def _says_yes(request: Request, header: str) -> bool:
+    return request.headers.get(header, "").lower() == "true"
 
 
 def _session_id(request: Request) -> str:

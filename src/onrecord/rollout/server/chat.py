@@ -47,11 +47,14 @@ class Chat:
         """The version of the engine's weights as the trainer reported it; for engines that do not name it."""
         self._steps = asyncio.Semaphore(STEPS_AT_ONCE)
 
-    async def turn(self, live: Live, request: dict[str, Any], *, takeover: bool = False) -> str | Refusal:
+    async def turn(
+        self, live: Live, request: dict[str, Any], *, takeover: bool = False, resample: bool = False
+    ) -> str | Refusal:
         """The recorded answer to a request; or the engine's refusal, which is not recorded."""
         settings, retries = self.settings, 0
+        begin = partial(live.begin, request, takeover=takeover, resample=resample)
         while True:
-            begun = await self._recorded("begin", partial(live.begin, request, takeover=takeover))
+            begun = await self._recorded("begin", begin)
             if isinstance(begun, str):
                 self.metrics.replays.inc()
                 return begun
@@ -112,7 +115,7 @@ class Chat:
         body = await settled(build) if len(prompt) > LARGE_PROMPT else build()
         weights = self.weights
         with self.metrics.upstream_seconds.time():
-            answered = await self.upstream.ask(body)
+            answered = await self.upstream.ask(body, begun.session)
         if isinstance(answered, Refusal):
             return answered
         read = partial(read_reply, self.settings.dialect, answered, [*prompt, *done], self.settings.parse)

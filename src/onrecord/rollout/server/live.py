@@ -7,7 +7,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, TrajectoryMoved
-from onrecord.rollout.recording import open_rollout, read_lane
+from onrecord.rollout.recording import open_rollout, read_lane, refuse_retired
+from onrecord.rollout.server.messages import arguments_of
 from onrecord.rollout.turns import ChatRequest, Reply
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Begun(NamedTuple):
     """What the aborted try of this same turn had sampled."""
     decode: Callable[[Sequence[int]], str] | None = None
     """Turns ids into text, if the tokenizer can."""
+    session: str = ""
 
 
 class Live:
@@ -72,14 +74,15 @@ class Live:
         """Whether a turn began and its end is not on record."""
         return self.rollout.lane.open is not None
 
-    def begin(self, request: dict[str, Any], *, takeover: bool = False) -> Begun | str:
+    def begin(self, request: dict[str, Any], *, takeover: bool = False, resample: bool = False) -> Begun | str:
         """Prepare a turn and record its intent; or return the recorded answer.
 
         Another proxy may have had the lease in the meantime. So a request is refused, and a recorded answer returned,
         only while the lease is still ours. If it is not, the lease is acquired again and the request judged again.
         """
         options = {name: value for name, value in request.items() if name not in _NOT_THE_TURN}
-        asked, model = ChatRequest(request["messages"], request.get("tools"), options), str(request.get("model") or "")
+        asked = ChatRequest(request["messages"], request.get("tools"), options, resample=resample)
+        model = str(request.get("model") or "")
         with self._lock:
             try:
                 return self._begin(asked, model)
@@ -98,7 +101,7 @@ class Live:
             return prepared.answer
         intent = self.rollout.intend(prepared, model=model)
         decode = getattr(self.tokenizer, "text_of", None)
-        return Begun(prepared, prepared.prompt_ids, intent, self._unfinished(prepared), decode)
+        return Begun(prepared, prepared.prompt_ids, intent, self._unfinished(prepared), decode, self.id)
 
     def _must_be_current(self) -> None:
         if not self.rollout.is_current:
@@ -123,6 +126,10 @@ class Live:
             record.message, list(record.output), list(record.logprobs), record.finish,
             weight_versions=record.weight_versions, abort_cause=record.cause, response_id=record.response_id,
         )  # fmt: skip
+
+    def arguments(self) -> dict[str, str]:
+        """The arguments of the recorded calls, by the id of the call."""
+        return arguments_of(self.rollout.trajectory.messages)
 
     def commit(self, intent: Intent, reply: Reply) -> None:
         """Record a reply as committed."""
@@ -153,13 +160,16 @@ class Live:
         """What is on record, as JSON."""
         with self._lock:
             self.rollout.session.refresh()  # another proxy may have continued it
-            return describe(self.rollout.session, self.rollout.refresh().lane, tokens=tokens)
+            lane = self.rollout.refresh().lane
+            if lane.retired is not None:
+                refuse_retired(self.rollout.session)
+            return describe(self.rollout.session, lane, tokens=tokens)
 
     def samples(self, options: dict[str, Any]) -> dict[str, Any]:
         """Freeze the samples and return them: the same bytes at every read."""
         frozen = self._stepped(lambda: self.rollout.freeze(**options))
         with self._lock:
-            made = self.rollout.samples()
+            made = self.rollout.refresh().samples()  # a reward may have come from another process
         if not all(isfinite(float(sample.logprobs.sum())) for sample in made):
             raise AssemblyFailed(
                 "a recorded logprob is not finite, which JSON cannot carry", hint="export the session to a file"

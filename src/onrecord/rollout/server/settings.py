@@ -39,6 +39,8 @@ UPSTREAM_SECONDS = 600.0
 """How long a generation may take."""
 CONNECT_SECONDS = 10.0
 """How long an engine may take to accept a connection."""
+DOWN_SECONDS = 5.0
+"""How long an engine that refuses connections is left out, if there are others."""
 IDLE_SECONDS = 2.0
 """How long an idle connection to an engine may be reused: engines close theirs after 5 s, even during a request."""
 RENEWALS_PER_LEASE = 3
@@ -66,6 +68,8 @@ class Settings(NamedTuple):
     upstream_seconds: float = UPSTREAM_SECONDS
     drain_seconds: int = DRAIN_SECONDS
     lease_seconds: float = LEASE_SECONDS
+    more_upstreams: tuple[str, ...] = ()
+    """Further engines with the same weights; each session stays with one of them."""
     parse: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     """Finds the tool calls in the text of a reply; None: those between `<tool_call>` marks."""
 
@@ -76,8 +80,9 @@ class Settings(NamedTuple):
 
     def checked(self) -> Settings:
         """These settings, or an error if they are invalid."""
-        if not _is_url(self.upstream):
-            raise InvalidInput(f"{self.upstream!r} is not an engine's URL", hint="--upstream http://127.0.0.1:30000")
+        for url in (self.upstream, *self.more_upstreams):
+            if not _is_url(url):
+                raise InvalidInput(f"{url!r} is not an engine's URL", hint="--upstream http://127.0.0.1:30000")
         if self.dialect not in DIALECTS:
             raise InvalidInput(f"unknown dialect {self.dialect!r}", hint=f"use one of {', '.join(DIALECTS)}")
         if self.abort_policy not in ABORT_POLICIES:

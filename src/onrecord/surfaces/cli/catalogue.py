@@ -39,6 +39,7 @@ _PHASES = "onrecord.surfaces.cli.work.phases"
 _PROJECT = "onrecord.surfaces.cli.sessions.project"
 _PROVE = "onrecord.surfaces.cli.upkeep.prove"
 _RECORD = "onrecord.surfaces.cli.sessions.record"
+_REDACT = "onrecord.surfaces.cli.upkeep.redact"
 _RETAIN = "onrecord.surfaces.cli.upkeep.retain"
 _ROLLOUT = "onrecord.surfaces.cli.rollout.verb"
 _RUN = "onrecord.surfaces.cli.work.run"
@@ -100,7 +101,8 @@ _LIST = (
 )  # fmt: skip
 
 _PROXY = (
-    Option("--upstream", "serve: the inference engine", "URL"),
+    Option("--upstream", "serve: the inference engine; name several, and each session stays with one", "URL",
+           many=True),
     Option("--tokenizer", "serve: a directory with tokenizer.json, or your own as module:name", "DIR"),
     Option("--dialect", "serve: the engine's protocol (default: sglang)", "DIALECT",
            choices=("sglang", "vllm", "vllm-completions")),
@@ -116,6 +118,7 @@ _PROXY = (
     Option("--parser", "serve: your function that finds tool calls in a reply, as module:name", "NAME"),
     Option("--max-rollback", "serve: how many generated turns a client may discard (default: 1)", "N"),
     Option("--max-trim-tokens", "serve: how many trailing ids an engine may render again (default: 0)", "N"),
+    Option("--refuse-after-length", "serve: refuse a request after a turn that ran out of tokens"),
     Option("--new-tools", "serve: accept tools that the model did not see in the first prompt"),
     Option("--turns-limit", "serve: how many turns may run at once", "N"),
     Option("--lease-seconds", "serve: how long a silent proxy keeps its leases", "SECONDS"),
@@ -388,7 +391,10 @@ VERBS: tuple[Verb, ...] = (
     Verb(KEEP, "rollout", "serve|export [NAME...]",
          "Serve the recording proxy, or export training samples", _ROLLOUT, *_PROXY,
          Option("--to", "export: the file (.parquet, .safetensors or .npz)", "FILE"),
+         Option("--for", "export: JSON Lines (.jsonl) in the form of this trainer", "TRAINER",
+                choices=("slime", "miles", "verl", "prime-rl", "areal", "skyrl", "openrlhf", "trl", "agent-lightning")),
          Option("--turns", "export: one sample per turn (default: one per session)"),
+         Option("--past-length", "export: also merge turns after one that ran out of tokens"),
          Option("--max-seq-len", "export: drop last turns to fit this many tokens", "N"),
          Option("--all", "export: every session that has turns with token ids", short="-a"), OVERWRITE,
          Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or policy)", "AGENT"),
@@ -415,6 +421,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--position", "erase the content of this event", "N", many=True),
          Option("--all", "erase all content of the session"), REASON, YES, SESSION, AGENT,
          example='onrecord erase fix-invite-403 --position 7 --reason "a password"'),
+    Verb(KEEP, "redact", "[NAME]", "Find secrets in a log and erase the events that have them", _REDACT, DRY_RUN, YES,
+         SESSION, AGENT, example="onrecord redact fix-invite-403 --dry-run"),
 
     Verb(TOOL, "setup", "[VENDOR...]", "Install hooks and instructions for coding agents, or remove them",
          _SETUP, Option("--project", "for this project (default)"),
@@ -424,6 +432,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--print", "only print the text for each file"),
          Option("--force", "also where our part was changed by hand"),
          Option("--yes", "do not ask: record every conversation from now on, and import earlier ones", short="-y"),
+         Option("--no-tools", "do not register the MCP server that gives agents tools"),
          Option("--no-auto", "record only what `onrecord start` starts; also switches automatic recording off"),
          Option("--history", "import the conversations of the last DAYS days (default: 30; 0: none)", "DAYS"),
          takes=("[WORDS...]",),

@@ -8,6 +8,7 @@ session of the project.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -57,15 +58,22 @@ class Sessions:
     def __init__(self, url: str | None = None, project: str | None = None) -> None:
         self.url = url
         self.project = project
+        self._lock = threading.RLock()
+        """Tools, resources and subscriptions are answered in threads."""
         self._records: SessionStore | None = None
         self._file: tuple[int, int] | None = None
         self._handles: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._settled: dict[Caller, tuple[str, str]] = {}
         """Where callers that named no session work: it does not change while that session lives."""
+        self._brief: tuple[Any, str] = (None, "")
         self._above: tuple[float, tuple[str, str] | None] = (0.0, None)
 
     def records(self, *, make: bool = False) -> SessionStore:
         """The store; opened again if its file was replaced, for instance by a backup that was restored."""
+        with self._lock:
+            return self._opened(make=make)
+
+    def _opened(self, *, make: bool) -> SessionStore:
         there = self._identity()
         if self._records is not None and there != self._file:
             self.close()
@@ -94,6 +102,10 @@ class Sessions:
 
     def find(self, caller: Caller, wanted: str = "") -> Session:
         """The session that a call means, opened as the agent that calls."""
+        with self._lock:
+            return self._found(caller, wanted)
+
+    def _found(self, caller: Caller, wanted: str) -> Session:
         records = self.records()
         named = wanted or caller.chosen or os.environ.get(SESSION_VARIABLE, "")
         if named:
@@ -114,11 +126,21 @@ class Sessions:
     def opened(self, id_: str, agent: str) -> Session:
         """One session as one agent; the handle is kept, so the next call folds only what is new."""
         key = (id_, agent)
-        session = self._handles.pop(key, None) or self.records().get(id_, agent=agent)
-        self._handles[key] = session
-        while len(self._handles) > HANDLES_KEPT:
-            self._handles.popitem(last=False)
+        with self._lock:
+            session = self._handles.pop(key, None) or self.records().get(id_, agent=agent)
+            self._handles[key] = session
+            while len(self._handles) > HANDLES_KEPT:
+                self._handles.popitem(last=False)
         return session
+
+    def brief(self, session: Session) -> str:
+        """The brief of a session. It is kept until the log moves, unless it depends on which processes are alive."""
+        key = (session.id, session.agent, session.views.position)
+        kept, text = self._brief
+        if kept != key or session.views.attempts.unresolved():
+            text = session.brief()
+            self._brief = (key, text)
+        return text
 
     def _by_conversation(self, caller: Caller) -> tuple[str, str] | None:
         """The session that has the caller's conversation on record, a live one first."""

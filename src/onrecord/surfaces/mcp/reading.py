@@ -28,6 +28,7 @@ from onrecord.views.render import clip, iso, one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onrecord.log.events import Event
     from onrecord.session.handle import Session
     from onrecord.surfaces.mcp.finding import Caller, Sessions
     from onrecord.views.transcript import Turn
@@ -37,6 +38,8 @@ LINE_WIDTH = 400
 NEWS_LIMIT = 40
 """How many changes `resume` lists."""
 SMALLEST_BUDGET = 100
+FIRST_PAGE = 32
+"""How many events the first read of a page fetches."""
 
 
 def resume(sessions: Sessions, caller: Caller, given: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +55,7 @@ def resume(sessions: Sessions, caller: Caller, given: dict[str, Any]) -> dict[st
         )
     look_around(session)
     position = session.views.position
-    text = session.note() if given.get("full") else session.brief()
+    text = session.note() if given.get("full") else sessions.brief(session)
     if "since" in given:
         text = f"{text.rstrip()}\n\n{_news(session, given['since'])}"
     waiting = unresolved(session)
@@ -185,12 +188,21 @@ def page_of(
 
 
 def _events(session: Session, first: int, last: int, *, backwards: bool) -> Iterator[tuple[int, str]]:
-    found = session.log.newest(upto=last) if backwards else session.events(first - 1, last)
+    found = session.log.newest(upto=last, page=FIRST_PAGE) if backwards else _in_order(session, first, last)
     width = LINE_WIDTH if last > first else None
     for event in found:
         said = describe(event)
         said = visible(said, lines=True) if width is None else one_line(said, width)
         yield event.position, f"{event.position} {iso(event.at)} {event.by} {event.kind}: {said}"
+
+
+def _in_order(session: Session, first: int, last: int) -> Iterator[Event]:
+    """Events in pages that grow: most readers want a few of a long log."""
+    size = FIRST_PAGE
+    while first <= last:
+        upto = min(first + size - 1, last)
+        yield from session.events(first - 1, upto)
+        first, size = upto + 1, size * 2
 
 
 def _turns(session: Session, first: int, last: int, *, backwards: bool) -> Iterator[tuple[int, str]]:

@@ -22,7 +22,7 @@ let timeline = null;
 const KEYS = [
   ["j k", "next and previous row"], ["← →", "previous and next event"], ["enter", "open the folded parts of a row"],
   ["c", "copy a link to this event"], ["f", "copy the command that forks the session here"], ["p", "play from here"],
-  ["n", "back to now"], ["1 … 9", "tabs"], ["/", "search in this session"], ["g", "go to all sessions"],
+  ["n", "back to now"], ["+ -", "zoom the lanes"], ["1 … 9", "tabs"], ["/", "search in this session"], ["g", "go to all sessions"],
   ["?", "show these keys"],
 ];
 
@@ -60,7 +60,7 @@ async function show(name, upto) {
   }
   if (name === "timeline") {
     startTimeline();
-    await timeline?.start();
+    await timeline?.start(true);
   } else {
     timeline?.stop();
     timeline = null;
@@ -184,9 +184,35 @@ function dim() {
 async function drawLanes() {
   try {
     put(need("lanes"), await text(`/s/${session}/lanes`));
+    if (zoom > 1) stretchLanes();
     dim();
   } catch (problem) {
     say(String(problem));
+  }
+}
+
+let zoom = 1;
+
+/** Draw the lanes wider; what is in the middle stays there. @param {number} factor */
+function magnify(factor) {
+  const place = need("lanes");
+  const middle = (place.scrollLeft + place.clientWidth / 2) / place.scrollWidth;
+  zoom = Math.max(1, Math.min(64, zoom * factor));
+  stretchLanes();
+  place.scrollLeft = middle * place.scrollWidth - place.clientWidth / 2;
+}
+
+function stretchLanes() {
+  const picture = /** @type {SVGElement | null} */ (document.querySelector("#lanes svg"));
+  if (!picture) return;
+  const usual = picture.getBoundingClientRect().height;
+  picture.style.width = `${zoom * 100}%`;
+  if (zoom > 1) {
+    picture.setAttribute("preserveAspectRatio", "none");
+    picture.style.height = `${usual}px`;
+  } else {
+    picture.removeAttribute("preserveAspectRatio");
+    picture.style.height = "";
   }
 }
 
@@ -322,6 +348,8 @@ need("play").addEventListener("click", play);
 need("now").addEventListener("click", () => go(null));
 need("compare").addEventListener("click", compare);
 need("chain").addEventListener("click", verify);
+need("wider").addEventListener("click", () => magnify(2));
+need("narrower").addEventListener("click", () => magnify(0.5));
 need("back").addEventListener("click", () => go((at ?? now) - 1));
 need("forth").addEventListener("click", () => go((at ?? now) + 1));
 document.getElementById("act")?.addEventListener("click", () => act(session, now, inspected));
@@ -342,6 +370,8 @@ document.addEventListener("keydown", (event) => {
     case "f": copyFork(); break;
     case "p": play(); break;
     case "n": stopPlaying(); go(null); break;
+    case "+": magnify(2); break;
+    case "-": magnify(0.5); break;
     case "/": search(); break;
     case "g": location.href = base + "/"; break;
     case "?": showKeys(KEYS); break;
@@ -375,7 +405,7 @@ async function grow() {
       again = false;
       const before = now;
       if (at !== null) {
-        slider.max = String(now); // somebody looks at the past: only its end moved
+        slider.max = String(now); // the past is shown: only its end moved
         break;
       }
       const [, pinned] = await Promise.all([lookAgain(), timeline ? timeline.grow(newest) : true]);
@@ -408,7 +438,10 @@ async function begin() {
   if (tab === "timeline") startTimeline();
   const position = Number(location.hash.match(/^#e(\d+)/)?.[1]);
   if (position) await reach(position);
-  else await timeline?.start();
+  else {
+    await timeline?.start(true);
+    if (window.matchMedia("(min-width: 1101px)").matches) await inspect(at ?? now, true);
+  }
   document.documentElement.classList.toggle("as-it-was", at !== null);
   drawLanes();
   if (now <= 2_000) verify();

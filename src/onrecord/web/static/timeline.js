@@ -49,11 +49,27 @@ export class Timeline {
     return Math.floor((this.upto - 1) / this.size) + 1;
   }
 
-  /** Show the end; the rows that the server rendered stay until ours are there. */
-  async start() {
-    await this.load(this.count - 1);
+  /** Show the end. @param {boolean} adopt whether the rows in the box are those that the server rendered for it */
+  async start(adopt = false) {
+    if (adopt) this.box.scrollTop = this.box.scrollHeight;
+    await Promise.all([this.load(this.count - 1), this.count > 1 ? this.load(this.count - 2) : null]);
+    if (adopt) this.adopt();
     this.begin();
     this.toEnd();
+  }
+
+  /** Keep the rows that the server rendered: they are already where they belong, and nothing moves. */
+  adopt() {
+    const place = /** @type {HTMLElement | null} */ (this.box.querySelector("#rows"));
+    const rows = [this.count - 2, this.count - 1].flatMap((number) => this.stretches.get(number)?.rows || []);
+    const made = /** @type {HTMLElement[]} */ (place ? [...place.children] : []);
+    if (!place || !rows.length || made.length !== rows.length) return;
+    rows.forEach((row, index) => {
+      made[index].dataset.position = String(row.position);
+      this.drawn.set(row.key, made[index]);
+    });
+    this.place = place;
+    this.measure(rows);
   }
 
   begin() {
@@ -126,7 +142,7 @@ export class Timeline {
     return known.rows.reduce((sum, row) => sum + row.height, 0);
   }
 
-  /** The height of a stretch that nobody has read: that of the others. */
+  /** The height of a stretch that was never read: that of the others. */
   get usual() {
     const known = [...this.stretches.values()];
     const rows = known.flatMap((one) => one.rows);
@@ -272,7 +288,7 @@ export class Timeline {
 
   /** @param {number} position */
   select(position) {
-    this.selected = this.rowOf(position);
+    this.selected = position && this.rowOf(position);
     for (const made of this.drawn.values()) made.classList.toggle("sel", Number(made.dataset.position) === this.selected);
   }
 

@@ -11,7 +11,7 @@ from onrecord.agents.generations import best, generations
 from onrecord.agents.importing import in_directory, named, session_with, take_in, title_of
 from onrecord.agents.mirroring import links_of, mirror_all, mirror_until_ended
 from onrecord.agents.observing import note_stop
-from onrecord.agents.restoring import plan_restore, restore_copy
+from onrecord.agents.restoring import plan_restore, replaced_in, restore_copy
 from onrecord.agents.sessions import agent_with_conversation
 from onrecord.errors import Conflict, InvalidInput, NotFound
 from onrecord.surfaces.cli.agents import common
@@ -172,6 +172,10 @@ def restore(call: Call) -> int:
     session = call.records().get(session.id, agent=agent)
     location = restore_copy(session, planned)
     data |= {"state": "restored", "transcript": location.path, "position": session.head.position}
+    data["replaced"] = replaced_in(session, planned)
+    if data["replaced"]:
+        said = ", ".join(f"{rule} {count}" for rule, count in data["replaced"].items())
+        call.output.note(f"secrets were replaced when it was copied, so the restored file has placeholders: {said}")
     others = [one for one in data["generations"] if one != data["generation"]]
     if others:
         numbers = ", ".join(map(str, others))

@@ -66,7 +66,7 @@ def _switch_off(call: Call, place: Target) -> int:
 
 
 def _print(call: Call, chosen: list[Vendor], place: Target, command: Sequence[str]) -> int:
-    block = instructions(tools=has_server())
+    block = instructions(tools=_has_tools(call))
     data: list[dict[str, Any]] = [
         {
             "vendor": of.name,
@@ -112,6 +112,11 @@ def _change(call: Call, chosen: list[Vendor], place: Target) -> int:
     return OK if not wrong else PARTIAL if len(wrong) < len(told) else FAILED
 
 
+def _has_tools(call: Call) -> bool:
+    """Whether agents get the tools of our MCP server."""
+    return has_server() and "no-tools" not in call
+
+
 def _doubts(chosen: list[Vendor], place: Target) -> list[str]:
     """What keeps hooks from being called, and settings with which a plain start harms other conversations.
 
@@ -129,7 +134,7 @@ def _changed(call: Call, chosen: list[Vendor], place: Target) -> list[dict[str, 
         if removing:
             planned = installing.plan_removal(of, place, HOOK_COMMAND, server=SERVER_COMMAND, force=force)
         else:
-            server, block = SERVER_COMMAND if has_server() else (), instructions(tools=has_server())
+            server, block = SERVER_COMMAND if _has_tools(call) else (), instructions(tools=_has_tools(call))
             planned = installing.plan(of, place, HOOK_COMMAND, block, server=server, force=force)
         for change in planned:
             if dry and change.is_needed:
@@ -151,7 +156,7 @@ def _show(call: Call, told: list[dict[str, Any]], doubts: list[str]) -> None:
 def _say_what_follows(call: Call, place: Target, history: list[dict[str, Any]], *, choice: bool | None) -> None:
     """What is recorded from now on, and what was imported."""
     dry, where = "dry-run" in call, setup_auto.scope_name(place)
-    if not has_server():
+    if not has_server() and "no-tools" not in call:
         call.output.note('agents get no tools of onrecord; `pip install "onrecord[mcp]"`, then set up again, adds them')
     if choice:
         would = "would be" if dry else "is"

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.connection import connect, is_automatic
+from onrecord.connection import connect, instructions, is_automatic
 from onrecord.environment import (
     AGENT_VARIABLE,
     CONFIG_VARIABLE,
@@ -85,10 +85,10 @@ def _look(of: Vendor, place: Target) -> dict[str, Any]:
         ok = ok and tool.works
         lines.append(tool.said)
     elif commands and has_server():
-        lines.append(f"its MCP server is not registered; `onrecord setup {of.name} --{place.scope}` registers it")
-        ok = False
-    server_wanted = SERVER_COMMAND if has_server() else ()
-    for change in installing.plan(of, place, HOOK_COMMAND, _block(), server=server_wanted):
+        lines.append(f"no MCP server is registered; `onrecord setup {of.name} --{place.scope}` registers it")
+    server_wanted = SERVER_COMMAND if server else ()
+    block = instructions(tools=bool(server))
+    for change in installing.plan(of, place, HOOK_COMMAND, block, server=server_wanted):
         if commands and change.problem:
             lines.append(f"{change.path}: {change.problem}")
         elif commands and change.is_needed:
@@ -96,12 +96,6 @@ def _look(of: Vendor, place: Target) -> dict[str, Any]:
     doubts = installing.doubts(of, place)
     return {"vendor": of.name, "ok": ok and not doubts, "hooks": len(commands), "server": bool(server),
             "lines": [*lines, *doubts]}  # fmt: skip
-
-
-def _block() -> str:
-    from onrecord.connection import instructions
-
-    return instructions(tools=has_server())
 
 
 def run_server(command: Sequence[str]) -> Answer:

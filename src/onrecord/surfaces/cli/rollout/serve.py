@@ -27,7 +27,9 @@ EXAMPLE = "onrecord rollout serve --upstream http://127.0.0.1:30000 --tokenizer 
 def serve(call: Call, words: list[str]) -> int:
     """Serve until it is stopped."""
     need(call, words)
-    upstream, place = (option(call, name, EXAMPLE) for name in ("upstream", "tokenizer"))
+    place = option(call, "tokenizer", EXAMPLE)
+    upstreams = call.many("upstream") or [option(call, "upstream", EXAMPLE)]
+    upstream = ", ".join(upstreams)
     try:
         from onrecord.rollout.server.app import Proxy
         from onrecord.rollout.server.loading import load_tokenizer
@@ -38,7 +40,7 @@ def serve(call: Call, words: list[str]) -> int:
             f"the recording proxy needs the package {missing.name}, which is not installed",
             hint='pip install "onrecord[rollout]"',
         ) from None
-    settings, policy = _settings(call, upstream).checked(), _policy(call).checked()
+    settings, policy = _settings(call, upstreams).checked(), _policy(call).checked()
     if is_named(place):
         tokenizer = tokenizer_of(named(place, "tokenizer"), place)
     else:
@@ -60,7 +62,7 @@ def serve(call: Call, words: list[str]) -> int:
     return OK
 
 
-def _settings(call: Call, upstream: str) -> Settings:
+def _settings(call: Call, upstreams: list[str]) -> Settings:
     from onrecord.rollout.server.settings import Settings
 
     chosen: dict[str, Any] = {
@@ -76,7 +78,7 @@ def _settings(call: Call, upstream: str) -> Settings:
         "parse": _function(call, "parser"),
     }
     given = {name: value for name, value in chosen.items() if value is not None}
-    return Settings(upstream, hosts=tuple(call.many("allow-host")), **given)
+    return Settings(upstreams[0], more_upstreams=tuple(upstreams[1:]), hosts=tuple(call.many("allow-host")), **given)
 
 
 def _policy(call: Call) -> Policy:
@@ -87,6 +89,7 @@ def _policy(call: Call) -> Policy:
         "max_rollback": call.number("max-rollback"),
         "max_trim_tokens": call.number("max-trim-tokens"),
         "new_tools": True if "new-tools" in call else None,
+        "refuse_after_length": True if "refuse-after-length" in call else None,
     }
     return Policy(**{name: value for name, value in chosen.items() if value is not None})
 

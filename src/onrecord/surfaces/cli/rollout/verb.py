@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import AssemblyFailed, DamagedLog, PayloadErased
 from onrecord.rollout.recording import POLICY_AGENT, check_chain, lane_samples, read_lane
+from onrecord.rollout.trainers import lines
 from onrecord.rollout.writing import pieces, writer
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import OK, PARTIAL, UsageError
@@ -38,8 +39,14 @@ def _export(call: Call, names: list[str]) -> int:
     target = call.get("to")
     if not target:
         raise UsageError("--to FILE is missing", hint=f"for example: `{call.verb.example}`")
-    path = Path(target).expanduser()
-    writer(path.suffix)
+    path, trainer = Path(target).expanduser(), call.get("for")
+    if trainer is None:
+        writer(path.suffix)
+    elif path.suffix != ".jsonl":
+        raise UsageError(
+            f"--for {trainer} writes JSON Lines, not {path.suffix or 'a file without a suffix'}",
+            hint=f"for example: `onrecord rollout export --all --for {trainer} --to samples.jsonl`",
+        )
     refuse_existing(path, force="force" in call)
     if bool(names) == ("all" in call):
         raise UsageError("name sessions, or use --all", hint=f"for example: `{call.verb.example}`")
@@ -47,7 +54,8 @@ def _export(call: Call, names: list[str]) -> int:
     heads = all_heads(records) if "all" in call else map(records.find, names)
     # A session that is named twice, or by its name and its id, is one session: a trainer must not see it twice.
     told = _Told(call, list({head.session: head for head in heads}.values()))
-    write_file(target, pieces(told.samples(), path.suffix), force="force" in call)
+    made = pieces(told.samples(), path.suffix) if trainer is None else lines(trainer, told.samples())
+    write_file(target, made, force="force" in call)
     return told.report(path)
 
 
@@ -59,6 +67,7 @@ class _Told:
         self._heads = heads
         self._agent = call.agent(POLICY_AGENT)
         self._options: dict[str, Any] = {"merge": "turns" not in call, "max_seq_len": call.number("max-seq-len")}
+        self._options["past_length"] = "past-length" in call
         self.tokens = self.count = 0
         self.statuses: dict[str, int] = {}
         self.without: dict[str, str] = {}

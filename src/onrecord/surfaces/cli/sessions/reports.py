@@ -17,6 +17,7 @@ from onrecord.session.standing import standing_of
 from onrecord.surfaces.cli.shared.attention import sentence
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.upkeep.prove import Progress
 from onrecord.views.note import is_unwritten
 
 if TYPE_CHECKING:
@@ -34,10 +35,29 @@ def pieces(call: Call, session: Session, form: str) -> Iterator[bytes]:
     """The file, piece by piece."""
     contents = _contents(call, session)
     if form == "html":
-        return (piece.encode(errors="replace") for piece in report(contents))
-    from onrecord.pages.plain import as_markdown
+        made = report(contents)
+    else:
+        from onrecord.pages.plain import as_markdown
 
-    return (piece.encode(errors="replace") for piece in as_markdown(contents))
+        made = as_markdown(contents)
+    progress, total = Progress(call, "entries drawn"), len(contents.events)
+    for number, piece in enumerate(made):
+        progress(min(number, total), total)
+        yield piece.encode(errors="replace")
+    progress.finish()
+
+
+def _read(call: Call, session: Session, upto: int) -> tuple[list[Event], bool]:
+    """The events up to a position, and whether the hash chain is sound."""
+    progress = Progress(call, "events verified")
+    sound = session.verify(progress=lambda done: progress(done, session.head.position)).ok
+    progress.what = "events read"
+    events = []
+    for event in session.events(upto=upto):
+        events.append(event)
+        progress(len(events), upto)
+    progress.finish()
+    return events, sound
 
 
 def _contents(call: Call, session: Session) -> Contents:
@@ -52,13 +72,13 @@ def _contents(call: Call, session: Session) -> Contents:
     is_whole = upto == last
     moment = session.at(upto)
     whole = moment.views
-    events = list(session.events(upto=upto))
+    events, sound = _read(call, session, upto)
     return Contents(
         whole, events, session.note() if is_whole else moment.note(), call.now(), first,
         recent=recent(session, upto) if is_unwritten(whole) else None,
         gone=is_gone if is_whole else None,
         needs=[sentence(need) for need in standing_of(session).needs] if is_whole else [],
-        verified=session.verify().ok, usage=_usage(whole), command=_command(session),
+        verified=sound, usage=_usage(whole), command=_command(session),
         options=Options(output="no-tool-output" not in call, media=_images(session), person="user"),
     )  # fmt: skip
 

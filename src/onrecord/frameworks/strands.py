@@ -1,0 +1,245 @@
+"""Strands Agents: its `SessionRepository` on our log.
+
+    repository = OnrecordRepository(onrecord.connect())
+    manager = RepositorySessionManager(session_id="refund-42", session_repository=repository)
+    agent = Agent(session_manager=manager, hooks=[OnrecordHooks(repository, "refund-42")])
+
+Messages are numbered by the caller; a number that another worker has used is refused and never overwritten. A message
+that was redacted is replaced for every reader. The hooks put tool calls on record before the tool runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from functools import partial
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onrecord.errors import Conflict, NotFound, OnrecordError
+from onrecord.frameworks.conversation import Conversation, as_line, row, said_of, theirs
+from onrecord.frameworks.requiring import required
+
+with required("strands", "strands", "1.62"):
+    from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider
+    from strands.session.session_repository import SessionRepository
+    from strands.types.exceptions import SessionException
+    from strands.types.session import Session, SessionAgent, SessionMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onrecord.log.events import Draft
+    from onrecord.log.items import Item
+    from onrecord.session.session_store import SessionStore
+
+R = TypeVar("R")
+
+FRAMEWORK = "strands"
+SESSIONS_KEPT = 256
+"""How many sessions a repository keeps folded in memory."""
+DEFAULT_AGENT = "default"
+_SESSION = "session"
+
+
+class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands has an environment of its own
+    """Sessions, agents and messages of Strands, each session in a session of ours."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self.store = store
+        self._known: OrderedDict[str, Conversation] = OrderedDict()
+        self._lock = RLock()
+
+    def conversation(self, session_id: str) -> Conversation:
+        """One session, as it is folded in memory."""
+        with self._lock:
+            found = self._known.get(session_id)
+            if found is None:
+                found = self._known[session_id] = Conversation(self.store, FRAMEWORK, session_id)
+                if len(self._known) > SESSIONS_KEPT:
+                    self._known.popitem(last=False)
+            self._known.move_to_end(session_id)
+            return found
+
+    # Sessions
+
+    def create_session(self, session: Session, **_more: Any) -> Session:
+        """Keep a new session."""
+        self._write(session.session_id, _SESSION, session.to_dict(), new=True)
+        return session
+
+    def read_session(self, session_id: str, **_more: Any) -> Session | None:
+        """A session, if it is on record."""
+        found = self._read(session_id, _SESSION)
+        return None if found is None else Session.from_dict(found)
+
+    # Agents
+
+    def create_agent(self, session_id: str, session_agent: SessionAgent, **_more: Any) -> None:
+        """Keep a new agent of a session."""
+        self._write(session_id, f"agent/{session_agent.agent_id}", session_agent.to_dict(), _SESSION, new=True)
+
+    def read_agent(self, session_id: str, agent_id: str, **_more: Any) -> SessionAgent | None:
+        """An agent, if it is on record."""
+        found = self._read(session_id, f"agent/{agent_id}")
+        return None if found is None else SessionAgent.from_dict(found)
+
+    def update_agent(self, session_id: str, session_agent: SessionAgent, **_more: Any) -> None:
+        """Keep what changed of an agent."""
+        self._write(session_id, f"agent/{session_agent.agent_id}", session_agent.to_dict(), _SESSION)
+
+    # Messages
+
+    def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **_more: Any) -> None:
+        """Keep a new message; refused if its number is taken."""
+        key = _key(agent_id, session_message.message_id)
+        self._write(session_id, key, session_message.to_dict(), f"agent/{agent_id}", new=True)
+
+    def read_message(self, session_id: str, agent_id: str, message_id: int, **_more: Any) -> SessionMessage | None:
+        """A message, if it is on record."""
+        found = self._read(session_id, _key(agent_id, message_id))
+        return None if found is None else SessionMessage.from_dict(found)
+
+    def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **_more: Any) -> None:
+        """Replace a message, for instance because it was redacted; the log keeps the first one until it is erased."""
+        key = _key(agent_id, session_message.message_id)
+        before = self._read(session_id, key)
+        if before is not None:
+            session_message.created_at = before["created_at"]
+        self._write(session_id, key, session_message.to_dict(), f"agent/{agent_id}")
+
+    def list_messages(
+        self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0, **_more: Any
+    ) -> list[SessionMessage]:
+        """The messages of an agent, by number."""
+        kept, prefix = self.conversation(session_id), f"message/{agent_id}/"
+        with kept.lock:
+            _called(kept.catch_up)
+            rows = [
+                (int(key.removeprefix(prefix)), one.line) for key, one in kept.entries.items() if key.startswith(prefix)
+            ]
+        rows.sort()
+        end = None if limit is None else offset + limit
+        return [SessionMessage.from_dict(json.loads(line)) for _number, line in rows[offset:end]]
+
+    # Groups of agents
+
+    def create_multi_agent(self, session_id: str, multi_agent: Any, **_more: Any) -> None:
+        """Keep the state of a group of agents."""
+        self._write(session_id, f"multi/{multi_agent.id}", multi_agent.serialize_state(), _SESSION, new=None)
+
+    def read_multi_agent(self, session_id: str, multi_agent_id: str, **_more: Any) -> dict[str, Any] | None:
+        """The state of a group of agents, if it is on record."""
+        return self._read(session_id, f"multi/{multi_agent_id}")
+
+    def update_multi_agent(self, session_id: str, multi_agent: Any, **_more: Any) -> None:
+        """Keep what changed of a group's state."""
+        self._write(session_id, f"multi/{multi_agent.id}", multi_agent.serialize_state(), _SESSION)
+
+    # What they share
+
+    def _read(self, session_id: str, key: str) -> dict[str, Any] | None:
+        kept = self.conversation(session_id)
+        with kept.lock:
+            _called(kept.catch_up)
+            found = kept.entries.get(key)
+        if found is None:
+            return None
+        read: dict[str, Any] = json.loads(found.line)
+        return read
+
+    def _write(
+        self, session_id: str, key: str, record: dict[str, Any], within: str = "", *, new: bool | None = False
+    ) -> None:
+        """Keep a record: a new one, one that replaces another, or (`new` None) either."""
+        _called(partial(self._write_on, self.conversation(session_id), key, as_line(record), within, new))
+
+    def _write_on(self, kept: Conversation, key: str, line: str, within: str, new: bool | None) -> None:  # noqa: FBT001  # as above
+        def make() -> list[Draft]:
+            known = kept.entries.get(key)
+            if within and within not in kept.entries:
+                raise NotFound(f"{within} does not exist in session {kept.id}", hint="create it first")
+            if known is not None and known.line == line:
+                return []  # the same call again, for instance after a lost reply
+            if new and known is not None:
+                raise Conflict(
+                    f"{key} already exists in session {kept.id}; another worker wrote it",
+                    hint="load the session again and continue from what is there",
+                )
+            if new is False and known is None:
+                raise NotFound(f"{key} does not exist in session {kept.id}", hint="create it first")
+            return [kept.session.log.draft("payload.kept", kept.kept([line], [key], _reading(key, line)))]
+
+        with kept.lock:
+            if within and not kept.catch_up():
+                raise NotFound(f"session {kept.id} does not exist", hint="create it first")
+            kept.write(make)
+
+
+class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
+    """Puts both ends of every tool call on record; a call that happened, or may have happened, does not run again."""
+
+    def __init__(self, repository: OnrecordRepository, session_id: str) -> None:
+        self._kept = repository.conversation(session_id)
+
+    def register_hooks(self, registry: Any, **_more: Any) -> None:
+        """Register before and after tool calls."""
+        registry.add_callback(BeforeToolCallEvent, self._before)
+        registry.add_callback(AfterToolCallEvent, self._after)
+
+    def _before(self, event: Any) -> None:
+        use = event.tool_use
+        known = _called(partial(self._kept.start_effect, use["toolUseId"], use["name"], use.get("input")))
+        if known is not None:
+            event.cancel_tool = said_of(known)
+
+    def _after(self, event: Any) -> None:
+        call = event.tool_use["toolUseId"]
+        known = self._kept.effects.get(call)
+        if known is not None and known.outcome is None and not getattr(event, "cancel_message", None):
+            error = str(event.exception) if event.exception else None
+            result = json.loads(json.dumps(event.result, default=str))
+            _called(partial(self._kept.finish_effect, call, result=result, error=error))
+
+
+def _called(call: Callable[[], R]) -> R:
+    """Our errors as an error of Strands, with our code and hint."""
+    try:
+        return call()
+    except OnrecordError as problem:
+        raise theirs(problem, SessionException) from problem
+
+
+def _key(agent_id: str, message_id: int) -> str:
+    return f"message/{agent_id}/{message_id}"
+
+
+def _reading(key: str, line: str) -> list[dict[str, Any]]:
+    if not key.startswith("message/"):
+        return []
+    record = json.loads(line)
+    said = neutral(record.get("redact_message") or record.get("message") or {})
+    agent = key.split("/")[1]
+    return [row(0, key, record, said, lane="" if agent == DEFAULT_AGENT else agent)] if said else []
+
+
+def neutral(message: dict[str, Any]) -> list[Item]:
+    """What a message of Strands says, as neutral items."""
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    results: list[Item] = []
+    for part in message.get("content") or ():
+        if "text" in part:
+            texts.append(str(part["text"]))
+        elif "toolUse" in part:
+            use = part["toolUse"]
+            calls.append({"id": use["toolUseId"], "name": use["name"], "arguments": use.get("input")})
+        elif "toolResult" in part:
+            result = part["toolResult"]
+            content = "\n".join(str(one.get("text", one)) for one in result.get("content") or ())
+            failed = {"error": True} if result.get("status") == "error" else {}
+            results.append({"role": "tool", "call": result["toolUseId"], "content": content} | failed)
+    said: list[Item] = []
+    if texts or calls:
+        said = [{"role": message["role"], "content": "\n".join(texts)} | ({"tool_calls": calls} if calls else {})]
+    return results + said

@@ -1,0 +1,194 @@
+"""Anthropic's protocol in front of the same turns: its requests become chat requests, answers become its messages.
+
+The record has chat messages, whichever protocol a client speaks. Nothing is lost between them: text, thinking, tool
+calls and results. A client sends the input of a call as JSON; the record has the text that the model wrote, so known
+calls get their recorded text back.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, Response
+
+from onrecord.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from onrecord.errors import OnrecordError
+
+_OWN = ("system", "messages", "tools", "tool_choice", "stop_sequences", "metadata", "thinking", "service_tier")
+"""Fields that are translated, or that mean nothing to an engine; all others go to it as they are."""
+_STOPS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "refusal"}
+_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+_ERRORS = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+           413: "request_too_large", 503: "overloaded_error"}  # fmt: skip
+
+
+def to_chat(asked: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    """The chat request of a request for a message. `known` are the arguments of recorded calls, by their id."""
+    if not isinstance(asked.get("messages"), list):
+        raise InvalidInput("a request for a message needs a list of messages")
+    chat = {name: value for name, value in asked.items() if name not in _OWN}
+    messages: list[dict[str, Any]] = []
+    if asked.get("system"):
+        messages.append({"role": "system", "content": _text(asked["system"])})
+    for message in asked["messages"]:
+        if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
+            raise InvalidInput("a message needs the role user or assistant")
+        blocks = message.get("content")
+        if isinstance(blocks, str):
+            messages.append({"role": message["role"], "content": blocks})
+        elif not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+            raise InvalidInput("the content of a message must be text or a list of blocks")
+        elif message["role"] == "assistant":
+            messages.append(_assistant(blocks, known))
+        else:
+            messages += _user(blocks)
+    chat["messages"] = messages
+    if asked.get("tools"):
+        chat["tools"] = [_tool(tool) for tool in asked["tools"]]
+    choice = asked.get("tool_choice")
+    if isinstance(choice, dict):
+        named = {"type": "function", "function": {"name": choice.get("name")}}
+        chat["tool_choice"] = named if choice.get("type") == "tool" else _CHOICES.get(str(choice.get("type")), "auto")
+    if asked.get("stop_sequences"):
+        chat["stop"] = asked["stop_sequences"]
+    return chat
+
+
+def arguments_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The arguments of all calls in recorded messages, by the id of the call."""
+    found = {}
+    for message in messages:
+        for call in message.get("tool_calls") or []:
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+                found[str(call.get("id"))] = function["arguments"]
+    return found
+
+
+def respond(answer: str, request: Mapping[str, Any]) -> Response:
+    """A recorded answer as a message, or as a stream of events if the client asked for one."""
+    message = _message(json.loads(answer))
+    if not request.get("stream"):
+        return JSONResponse(message)
+    body = "".join(f"event: {event['type']}\ndata: {_json(event)}\n\n" for event in _events(message))
+    return Response(body.encode(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
+
+
+def refused(status: int, error: OnrecordError, headers: Mapping[str, str]) -> Response:
+    """A refusal in the form that clients of this protocol expect."""
+    about = {"type": _ERRORS.get(status, "api_error"), "message": error.message, "code": error.code, "hint": error.hint}
+    return JSONResponse({"type": "error", "error": about}, status, headers=dict(headers))
+
+
+def _message(answer: dict[str, Any]) -> dict[str, Any]:
+    choice, usage = answer["choices"][0], answer["usage"]
+    said = choice["message"]
+    content: list[dict[str, Any]] = []
+    thought = said.get("reasoning_content") or said.get("reasoning")
+    if thought:
+        content.append({"type": "thinking", "thinking": thought, "signature": ""})
+    if said.get("content"):
+        content.append({"type": "text", "text": said["content"]})
+    for call in said.get("tool_calls") or []:
+        function = call["function"]
+        content.append({
+            "type": "tool_use", "id": call.get("id"), "name": function["name"],
+            "input": _input(function.get("arguments")),
+        })  # fmt: skip
+    return {
+        "id": answer["id"], "type": "message", "role": "assistant", "model": answer["model"], "content": content,
+        "stop_reason": _STOPS.get(choice["finish_reason"], "end_turn"), "stop_sequence": None,
+        "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
+    }  # fmt: skip
+
+
+def _events(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The events that add up to a message."""
+    begun = message | {"content": [], "stop_reason": None, "usage": message["usage"] | {"output_tokens": 0}}
+    yield {"type": "message_start", "message": begun}
+    for index, block in enumerate(message["content"]):
+        if block["type"] == "text":
+            empty, deltas = {"type": "text", "text": ""}, [{"type": "text_delta", "text": block["text"]}]
+        elif block["type"] == "thinking":
+            empty = {"type": "thinking", "thinking": "", "signature": ""}
+            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}]
+        else:
+            empty = block | {"input": {}}
+            deltas = [{"type": "input_json_delta", "partial_json": _json(block["input"])}]
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": message["usage"]["output_tokens"]}}
+    yield {"type": "message_stop"}
+
+
+def _assistant(blocks: Sequence[Mapping[str, Any]], known: Mapping[str, str]) -> dict[str, Any]:
+    text = "".join(_part(block, "text") for block in blocks if block.get("type") == "text")
+    thought = "".join(_part(block, "thinking") for block in blocks if block.get("type") == "thinking")
+    calls = []
+    for block in blocks:
+        if block.get("type") == "tool_use":
+            recorded = known.get(str(block.get("id")))
+            same = recorded is not None and _input(recorded) == block.get("input")
+            arguments = recorded if same else json.dumps(block.get("input") or {}, ensure_ascii=False)
+            function = {"name": block.get("name"), "arguments": arguments}
+            calls.append({"id": block.get("id"), "type": "function", "function": function})
+    message: dict[str, Any] = {"role": "assistant", "content": text or None}
+    message |= {"reasoning_content": thought} if thought else {}
+    return message | ({"tool_calls": calls} if calls else {})
+
+
+def _user(blocks: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Results of tools, each a message of its own, then the text."""
+    for block in blocks:
+        if block.get("type") == "tool_result":
+            content = block.get("content")
+            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": _text(content or "")}
+    said = [_part(block, "text") for block in blocks if block.get("type") != "tool_result"]
+    if said:
+        yield {"role": "user", "content": "".join(said)}
+
+
+def _text(content: Any) -> str:
+    """Text, or blocks of text, as text."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise InvalidInput("content must be text or a list of blocks")
+    return "".join(_part(block, "text") for block in content)
+
+
+def _part(block: Any, name: str) -> str:
+    value = block.get(name) if isinstance(block, dict) else None
+    if not isinstance(value, str):
+        raise InvalidInput("the blocks of a message must be text", hint="images have no token ids to record")
+    return value
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+        raise InvalidInput("a tool needs a name")
+    function = {"name": tool["name"], "description": tool.get("description"), "parameters": tool.get("input_schema")}
+    return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
+
+
+def _input(arguments: Any) -> Any:
+    """The input of a call; arguments that are not JSON are kept as text under one name."""
+    if not isinstance(arguments, str):
+        return arguments or {}
+    try:
+        parsed = json.loads(arguments or "{}")
+    except ValueError:
+        return {"arguments": arguments}
+    return parsed if isinstance(parsed, dict) else {"arguments": arguments}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

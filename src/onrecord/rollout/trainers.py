@@ -1,0 +1,196 @@
+"""Trainers: samples in the form that RL frameworks take. Plain dictionaries, so no framework is imported.
+
+A response is everything after the first prompt: sampled tokens with mask 1, and between them what tools and users said,
+with mask 0. `{name}` of `TRAINERS` takes samples of many sessions; samples of one `group` belong together.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import InvalidInput
+from onrecord.rollout.turns import ABORT, ABORTED, COMPLETED, INCOMPLETE, INFRA, LENGTH, STOP, TOOL_CALLS, TRUNCATED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from onrecord.rollout.samples import Sample
+
+NOT_SAMPLED = -1
+"""The weight version of a token that was not sampled, or whose version is unknown, where a framework wants a number."""
+_SLIME = {COMPLETED: "completed", TRUNCATED: "truncated", ABORTED: "aborted", INCOMPLETE: "failed", INFRA: "failed"}
+_REASONS = {STOP: "stop", TOOL_CALLS: "tool_calls", LENGTH: "length", ABORT: "abort"}
+
+
+def split(sample: Sample) -> tuple[list[int], list[int], list[int], list[float]]:
+    """Prompt ids, response ids, response mask and response logprobs."""
+    start = sample.prompt_length
+    tokens = sample.tokens.tolist()
+    return tokens[:start], tokens[start:], sample.loss_mask[start:].tolist(), sample.logprobs[start:].tolist()
+
+
+def token_versions(sample: Sample) -> list[int]:
+    """The weight version of each token as a number."""
+    versions = [NOT_SAMPLED] * len(sample.tokens)
+    for version, start, end in sample.weight_versions:
+        try:
+            number = int(version or NOT_SAMPLED)
+        except ValueError:
+            raise InvalidInput(
+                f"the weight version {version!r:.80} is not a number, which this trainer needs"
+            ) from None
+        versions[start:end] = [number] * (end - start)
+    return versions
+
+
+def group_numbers(samples: Sequence[Sample]) -> list[int]:
+    """A number for the group of each sample; a sample without a group is a group of its own."""
+    known: dict[str, int] = {}
+    return [known.setdefault(sample.group or f"\0{sample.session}", len(known)) for sample in samples]
+
+
+def slime(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """For slime and miles: the fields of `Sample.from_dict`; mask and logprobs cover the response."""
+    made = []
+    for index, (sample, group) in enumerate(zip(samples, group_numbers(samples), strict=True)):
+        prompt, response, mask, logprobs = split(sample)
+        made.append({
+            "index": index, "group_index": group, "tokens": prompt + response, "response_length": len(response),
+            "loss_mask": mask, "rollout_log_probs": logprobs, "reward": sample.reward,
+            "status": _SLIME[sample.status], "metadata": sample.metadata,
+            "weight_versions": list(dict.fromkeys(version for version, _start, _end in sample.weight_versions)),
+        })  # fmt: skip
+    return made
+
+
+def verl(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """For verl: the fields of `AgentLoopOutput`."""
+    made = []
+    for sample in samples:
+        prompt, response, mask, logprobs = split(sample)
+        made.append({
+            "prompt_ids": prompt, "response_ids": response, "response_mask": mask, "response_logprobs": logprobs,
+            "reward_score": sample.reward, "num_turns": len(sample.turn_ends), "metrics": {},
+            "extra_fields": {"status": sample.status, "group": sample.group, "metadata": sample.metadata},
+        })  # fmt: skip
+    return made
+
+
+def prime_rl(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """For prime-rl: the fields of `TrainingSample`."""
+    made = []
+    for sample in samples:
+        prompt, response, mask, logprobs = split(sample)
+        made.append({
+            "prompt_ids": prompt, "prompt_mask": [False] * len(prompt), "completion_ids": response,
+            "completion_mask": [bool(one) for one in mask], "completion_logprobs": logprobs, "reward": sample.reward,
+        })  # fmt: skip
+    return made
+
+
+def areal(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """For AReaL: what a workflow returns as tensors, with the weight version of each token."""
+    return [
+        {
+            "input_ids": sample.tokens.tolist(), "loss_mask": sample.loss_mask.tolist(),
+            "logprobs": sample.logprobs.tolist(), "versions": token_versions(sample),
+            "attention_mask": [True] * len(sample.tokens), "rewards": sample.reward,
+        }
+        for sample in samples
+    ]  # fmt: skip
+
+
+def skyrl(samples: Sequence[Sample]) -> dict[str, Any]:
+    """For SkyRL: a `GeneratorOutput`, with the reward of each turn on its last token if turns have rewards."""
+    parts = [split(sample) for sample in samples]
+    return {
+        "prompt_token_ids": [prompt for prompt, _response, _mask, _logprobs in parts],
+        "response_ids": [response for _prompt, response, _mask, _logprobs in parts],
+        "rewards": [_reward(sample) for sample in samples],
+        "loss_masks": [mask for _prompt, _response, mask, _logprobs in parts],
+        "stop_reasons": [_REASONS.get(sample.finish, sample.status.lower()) for sample in samples],
+        "rollout_logprobs": [logprobs for _prompt, _response, _mask, logprobs in parts],
+        "rollout_metrics": None,
+    }
+
+
+def openrlhf(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+    """For OpenRLHF: what an agent executor returns; `action_ranges` are the sampled parts."""
+    return [
+        {
+            "observation_tokens": sample.tokens.tolist(), "action_ranges": sampled_ranges(sample),
+            "rollout_log_probs": sample.logprobs.tolist(), "reward": sample.reward, "scores": sample.reward,
+            "extra_logs": {"turns": len(sample.turn_ends)}, "truncated": sample.status == TRUNCATED,
+        }
+        for sample in samples
+    ]  # fmt: skip
+
+
+def trl(samples: Sequence[Sample]) -> dict[str, Any]:
+    """For TRL: what a `rollout_func` of the GRPO trainer returns; `env_mask` is 0 where nothing was sampled."""
+    parts = [split(sample) for sample in samples]
+    return {
+        "prompt_ids": [prompt for prompt, _response, _mask, _logprobs in parts],
+        "completion_ids": [response for _prompt, response, _mask, _logprobs in parts],
+        "logprobs": [logprobs for _prompt, _response, _mask, logprobs in parts],
+        "env_mask": [mask for _prompt, _response, mask, _logprobs in parts],
+        "reward": [sample.reward for sample in samples],
+    }
+
+
+def agent_lightning(samples: Sequence[Sample]) -> list[list[dict[str, Any]]]:
+    """For Agent Lightning: the `Triplet`s of each sample, one per turn; the last turn has the final reward."""
+    made = []
+    for sample in samples:
+        tokens, logprobs = sample.tokens.tolist(), sample.logprobs.tolist()
+        ranges = sampled_ranges(sample)
+        rewards = [*sample.turn_rewards, *[None] * len(ranges)][: len(ranges)]
+        if rewards and rewards[-1] is None:
+            rewards[-1] = sample.reward
+        made.append([
+            {
+                "prompt": {"token_ids": tokens[:start]},
+                "response": {"token_ids": tokens[start:end], "logprobs": logprobs[start:end]},
+                "reward": reward, "metadata": {"session": sample.session, "group": sample.group},
+            }
+            for (start, end), reward in zip(ranges, rewards, strict=True)
+        ])  # fmt: skip
+    return made
+
+
+def sampled_ranges(sample: Sample) -> list[tuple[int, int]]:
+    """(start, end) of each sampled part."""
+    ranges: list[tuple[int, int]] = []
+    start: int | None = None
+    for index, one in enumerate([*sample.loss_mask.tolist(), 0]):
+        if one and start is None:
+            start = index
+        elif not one and start is not None:
+            ranges.append((start, index))
+            start = None
+    return ranges
+
+
+def _reward(sample: Sample) -> float | list[float]:
+    """One number; or one per response token if turns have rewards of their own."""
+    if all(reward is None for reward in sample.turn_rewards):
+        return sample.reward or 0.0
+    rewards = [0.0] * (len(sample.tokens) - sample.prompt_length)
+    for end, reward in zip(sample.turn_ends, sample.turn_rewards, strict=False):
+        rewards[end - 1 - sample.prompt_length] += reward or 0.0
+    rewards[-1] += sample.reward or 0.0
+    return rewards
+
+
+def lines(name: str, samples: Iterable[Sample]) -> Iterator[bytes]:
+    """Samples for a trainer as JSON Lines: a line per sample; one line for a trainer that takes a batch."""
+    made = TRAINERS[name](list(samples))
+    for one in made if isinstance(made, list) else [made]:
+        yield json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+TRAINERS: dict[str, Callable[[Sequence[Sample]], Any]] = {
+    "slime": slime, "miles": slime, "verl": verl, "prime-rl": prime_rl, "areal": areal, "skyrl": skyrl,
+    "openrlhf": openrlhf, "trl": trl, "agent-lightning": agent_lightning,
+}  # fmt: skip

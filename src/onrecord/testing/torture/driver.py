@@ -1,0 +1,80 @@
+"""The driver: how the torture uses a store. One small class for each framework."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Turn(NamedTuple):
+    """One turn to save: what was said, in order, first by the user, and the key under which a retry may find it."""
+
+    key: str
+    texts: tuple[str, ...]
+
+
+class Refused(Exception):
+    """The store refused a write and said so. Nothing of it may be there."""
+
+
+class Driver:
+    """A store in a directory of its own. Every process makes its own driver; several processes share a directory."""
+
+    name = "a store"
+    """What is attacked, with its version."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def write(self, session: str, turn: Turn) -> None:
+        """Save a turn as the framework's runner does; return when the framework says that it is saved."""
+        raise NotImplementedError
+
+    def read(self, session: str) -> list[str]:
+        """The texts of a session in their order, as the framework would send them to a model."""
+        raise NotImplementedError
+
+    def sessions(self, limit: int) -> Sequence[str]:
+        """The newest sessions; `NotImplementedError` if the framework cannot list them."""
+        raise NotImplementedError
+
+    def work(self, session: str, tool: Callable[[], str]) -> None:
+        """Run an agent whose model calls this tool once, and answers when it has the result."""
+        raise NotImplementedError
+
+    def go_on(self, session: str, tool: Callable[[], str]) -> None:
+        """Continue after a crash as the framework means it. The model calls the tool if nothing says it was called."""
+        raise NotImplementedError
+
+    def knows(self, session: str) -> bool:
+        """Whether the conversation that a model gets has the call of the tool, or what became of it."""
+        raise NotImplementedError
+
+    async def awrite(self, session: str, turn: Turn) -> None:
+        """The same as `write`, awaited; a framework without it uses a thread."""
+        await asyncio.to_thread(self.write, session, turn)
+
+    def is_sound(self) -> bool | None:
+        """The store's own check of what it keeps: False if it found damage; None if there is no such check."""
+        return None
+
+    @classmethod
+    def bombs(cls, command: str) -> list[bytes]:
+        """Bytes that would run a shell command if the store trusts what it reads."""
+        return [f"cos\nsystem\n(S'{command}'\ntR.".encode()]
+
+    def close(self) -> None:
+        """Release the store."""
+
+
+def driver_class(path: str) -> type[Driver]:
+    """The class that a `module:Class` names."""
+    module, _, name = path.partition(":")
+    found = getattr(import_module(module), name)
+    if not (isinstance(found, type) and issubclass(found, Driver)):
+        raise TypeError(f"{path} is no driver")
+    return found

@@ -1,0 +1,120 @@
+"""Tortures session stores, each in an environment of its own, and writes the table of docs/torture.md.
+
+    ./dev torture                  every store
+    ./dev torture langgraph adk    some of them
+    ./dev torture --write          the results go into docs/torture.md too
+
+Not part of CI: it installs the frameworks from the registry and takes a while.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from onrecord.testing.torture import ATTACKS
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / ".torture"
+PAGE = ROOT / "docs" / "torture.md"
+RESULTS = ROOT / "docs" / "torture.json"
+DRIVERS = "onrecord.testing.torture.drivers"
+START, END = "<!-- table -->\n", "<!-- end of table -->\n"
+
+
+class Store(NamedTuple):
+    """What is tortured: its driver and what must be installed for it, pinned."""
+
+    driver: str
+    needs: tuple[str, ...]
+
+
+ADK = ("google-adk[db]==2.13.0", "aiosqlite==0.22.1")
+STORES = {
+    "onrecord": Store("onrecord.testing.torture.own:OnrecordDriver", ()),
+    "openai-agents": Store(f"{DRIVERS}.openai_agents:OpenAIAgentsDriver", ("openai-agents==0.24.0",)),
+    "langgraph": Store(
+        f"{DRIVERS}.langgraph:LangGraphDriver", ("langgraph==1.2.20", "langgraph-checkpoint-sqlite==3.1.2")
+    ),
+    "adk-sqlite": Store(f"{DRIVERS}.adk:SqliteDriver", ADK),
+    "adk-database": Store(f"{DRIVERS}.adk:DatabaseDriver", ADK),
+    "strands": Store(f"{DRIVERS}.strands:StrandsDriver", ("strands-agents==1.62.0",)),
+}
+
+
+def environment(store: Store) -> Path:
+    """A Python with the framework and this project in it, made once for the same requirements."""
+    if not store.needs:
+        return Path(sys.executable)
+    name = "".join(letter if letter.isalnum() else "-" for letter in "-".join(store.needs))
+    place = PLACE / name
+    python = place / "bin" / "python"
+    if not (place / "ready").exists():
+        print(f"installing {', '.join(store.needs)} into {place.relative_to(ROOT)}", file=sys.stderr)
+        venv.create(place, with_pip=True, clear=True)
+        pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+        subprocess.run([*pip, *store.needs, str(ROOT)], check=True)
+        (place / "ready").touch()
+    return python
+
+
+def torture(name: str) -> dict[str, Any]:
+    """Run every attack on one store; progress goes to the terminal."""
+    store = STORES[name]
+    print(f"== {name}", file=sys.stderr)
+    source = {**os.environ, "PYTHONPATH": str(ROOT / "src")}  # the code as it is now, not as it was installed
+    command = [str(environment(store)), "-W", "ignore", "-m", "onrecord.testing.torture", store.driver]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=source)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def table(results: dict[str, dict[str, Any]]) -> str:
+    """The outcomes as Markdown: one row for each attack, then what was lost, in words."""
+    shown = [name for name in STORES if name in results]
+    lines = [f"| attack | {' | '.join(shown)} |", "|---|" + "---|" * len(shown)]
+    found = {name: {one["attack"]: one for one in results[name]["outcomes"]} for name in shown}
+    for attack in ATTACKS:
+        cells = [_cell(found[name].get(attack)) for name in shown]
+        lines.append(f"| {attack.replace('_', ' ')} | {' | '.join(cells)} |")
+    counts = [f"{sum(one['passed'] for one in found[name].values())} of {len(found[name])}" for name in shown]
+    lines.append(f"| **survived** | {' | '.join(counts)} |")
+    for name in shown:
+        lost = [one for one in found[name].values() if not one["passed"]]
+        lines += ["", f"**{results[name]['store']}**" + ("" if lost else ": nothing was lost.")]
+        lines += [""] if lost else []
+        lines += [f"- {one['attack'].replace('_', ' ')}: {one['said']}" for one in lost]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(outcome: dict[str, Any] | None) -> str:
+    return "not measured" if outcome is None else "survived" if outcome["passed"] else "**lost**"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./dev torture", description="Torture session stores.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(STORES)}")
+    parser.add_argument("--write", action="store_true", help="write the results to docs/torture.md")
+    chosen = parser.parse_args()
+    unknown = [name for name in chosen.names if name not in STORES]
+    if unknown:
+        parser.error(f"there is no store {unknown[0]!r}; there are {', '.join(STORES)}")
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    made = {name: torture(name) for name in chosen.names or STORES}
+    print(table(made))
+    if chosen.write:
+        results |= made
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        before, _, rest = PAGE.read_text().partition(START)
+        PAGE.write_text(before + START + table(results) + END + rest.partition(END)[2])
+    return 0 if all(one["passed"] for result in made.values() for one in result["outcomes"]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
