@@ -3,7 +3,7 @@
 import pytest
 
 from onrecord.errors import InvalidInput, TrajectoryMoved
-from onrecord.rollout.trajectory import LinearTrajectory
+from onrecord.rollout.trajectory import LinearTrajectory, Policy
 from onrecord.rollout.turns import ABORTED, COMPLETED, INCOMPLETE, INFRA
 from tests.rollout.world import (
     aborted,
@@ -165,7 +165,7 @@ def test_a_failed_call_leaves_the_view_where_it_was(status):
 
 def test_a_lost_reply_is_given_again():
     """The same request on the same base gets the committed answer, byte for byte, without a generation."""
-    trajectory, messages = conversation(2)
+    trajectory, messages = conversation(2, Policy(new_tools=True))
     response = '{"id": "r",  "choices": []}\n'
     say(trajectory, *messages, reply=answer("x", response=response))
     assert ask(trajectory, *messages).answer == response
