@@ -21,10 +21,18 @@ SERIAL = (
     "tests/postgres/test_partitions_of_the_network.py",
 )
 """Node ids with one of these prefixes run alone."""
+SLOW = "tests/e2e/"
+"""Tests with real coding agents: each takes seconds, most of them waiting. They are spread over the run and all workers."""
 
 
 def is_serial(nodeid: str) -> bool:
     return nodeid.startswith(SERIAL)
+
+
+def spread(few: list[int], many: list[int]) -> list[int]:
+    """Both lists in one, each in its order, the few at even distances: neighbours run on the same worker, one by one."""
+    places = [((place + 0.5) / len(numbers), number) for numbers in (few, many) for place, number in enumerate(numbers)]
+    return [number for _place, number in sorted(places)]
 
 
 class SideBySideThenAlone(LoadScheduling):
@@ -49,7 +57,9 @@ class SideBySideThenAlone(LoadScheduling):
         self.collection = next(iter(self.node2collection.values()))
         self.maxschedchunk = self.maxschedchunk or len(self.collection)
         self._alone = [number for number, test in enumerate(self.collection) if is_serial(test)]
-        self.pending = [number for number, test in enumerate(self.collection) if not is_serial(test)]
+        shared = [number for number, test in enumerate(self.collection) if not is_serial(test)]
+        slow = [number for number in shared if self.collection[number].startswith(SLOW)]
+        self.pending = spread(slow, [number for number in shared if number not in set(slow)])
         for node in self.nodes:
             self.check_schedule(node)
 

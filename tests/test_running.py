@@ -11,7 +11,7 @@ from types import MappingProxyType
 import pytest
 
 from tests.e2e.room import CLOSED_PORT
-from tests.parallel import SERIAL, is_serial
+from tests.parallel import SERIAL, SLOW, is_serial, spread
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFTEST = """
@@ -102,9 +102,16 @@ def test_a_worker_that_dies_is_a_failure_and_the_rest_runs(project: Path):
 
 def test_every_opening_of_a_serial_test_exists():
     """A file that is named as serial exists: after a rename its tests would silently run among the others."""
-    assert [opening for opening in SERIAL if not (ROOT / opening.partition("::")[0]).exists()] == []
+    assert [opening for opening in (*SERIAL, SLOW) if not (ROOT / opening.partition("::")[0]).exists()] == []
     assert is_serial("tests/crash/test_many_writers.py::test_sixteen_writers_share_fairly")
     assert not is_serial("tests/laws/test_codec.py::test_roundtrip")
+
+
+def test_slow_tests_are_spread():
+    """Slow tests stand at even distances among the others; every test stays in its order and none is lost."""
+    assert spread([90, 91], [1, 2, 3, 4, 5, 6]) == [1, 2, 90, 3, 4, 5, 91, 6]
+    assert spread([], [1, 2]) == [1, 2]
+    assert spread([7], []) == [7]
 
 
 def test_a_silent_skip_fails_in_ci(project: Path):
