@@ -114,14 +114,17 @@ class Funnel:
                 return False
         return bool(self.scanner.find(payload))
 
-    def passed(self, drafts: Sequence[Draft], project: str) -> tuple[Sequence[Draft], list[Draft]]:
-        """The drafts without secrets, and the events that say what was found; `SecretFound` under `refuse`."""
+    def passed(self, drafts: Sequence[Draft], project: Callable[[], str]) -> tuple[Sequence[Draft], list[Draft]]:
+        """The drafts without secrets, and the events that say what was found; `SecretFound` under `refuse`.
+
+        `project` is asked only where something was found: a session would have to fold its newest events for it.
+        """
         find = self._finds if self._scanner is None else self._scanner.find
         suspects = [number for number, one in enumerate(drafts) if one.kind not in EXEMPT and find(one.payload)]
         if not suspects:
             return drafts, []
         made, notices = list(drafts), []
-        policy = self.rules.policy_of(project)
+        policy = self.rules.policy_of(project())
         for number in suspects:
             draft = made[number]
             cleaner = self.cleaner(policy)

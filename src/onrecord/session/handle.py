@@ -237,7 +237,7 @@ class Session(KeptViews):
             refuse_inherited(lease)
         wanted, notices = len(drafts), list[Draft]()
         if type(drafts) is not SealOnRead:  # that one was looked at before it was made
-            drafts, notices = self.funnel.passed(drafts, self._whole.head.project)
+            drafts, notices = self.funnel.passed(drafts, lambda: self._whole.head.project)
             if notices:
                 drafts = [*drafts, *notices]
         try:

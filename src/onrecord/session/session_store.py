@@ -125,7 +125,7 @@ class SessionStore:
             "session.opened", data, id=first, at=int(now * 1e6), by=check_name(agent, "agent"), run=NEW_RUN,
             salt=entropy[17:],
         )  # fmt: skip
-        (passed,), notices = funnel_of(self.store).passed((draft,), self.project)
+        (passed,), notices = funnel_of(self.store).passed((draft,), lambda: self.project)
         where, *_noticed = self.store.create(heads.fresh(id_, passed), [passed, *notices])
         session = Session(self.store, id_, agent=agent, clock=self.clock)
         session.run = where.run  # creating the session was this process's first opening of it

@@ -48,7 +48,7 @@ def record_tool(
         return False
     data, id_ = tool_used(agent, tool, act, call, about)
     drafts, notices = funnel_of(store).passed(
-        (sealed("tool.used", data, id_, at, agent, head.run, None),), head.project
+        (sealed("tool.used", data, id_, at, agent, head.run, None),), lambda: head.project
     )
     store.append(session, [*drafts, *notices])
     return True
