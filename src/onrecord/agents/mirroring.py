@@ -73,6 +73,8 @@ def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
     """Where a recorded conversation is on this machine: by its recorded path, else by its id."""
     about = link["first"] | link["last"]
     of: Vendor = load(link["vendor"])
+    if not of.is_id(link["id"]):
+        return None  # the record may come from elsewhere: a short text would be found in any file
     path = about.get("transcript")
     if isinstance(path, str) and path and os.path.isfile(path):
         location = Location(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentVerbs", "link_id"]
 
+_NOT_IN_AN_ID = frozenset("/\\*?[]")
+"""No vendor's id has these. Vendors name files after ids, and look for them by patterns."""
+
 
 class AgentVerbs(Chapter):
     """Record where an agent's conversation is, its runs and tools, when it needs a person, why it stopped."""
@@ -43,6 +46,8 @@ class AgentVerbs(Chapter):
             if name not in LINK_FIELDS:
                 raise InvalidInput(f"unknown field of a conversation: {name!r}", hint=f"use {', '.join(LINK_FIELDS)}")
         id_ = link_id(vendor, vendor_id)
+        if not vendor_id[0].isalnum() or ".." in vendor_id or not _NOT_IN_AN_ID.isdisjoint(vendor_id):
+            raise InvalidInput(f"{vendor_id!r:.80} is not a conversation id", hint="use the vendor's own session id")
         known = self._session.views.roster.link(vendor, vendor_id)
         if known is not None and known["agent"] != self._session.agent:
             raise InvalidInput(

@@ -187,6 +187,9 @@ class Vendor(Protocol):
     def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Warnings about a user's own command line for it, run in `cwd`; what its settings allow needs none."""
 
+    def is_id(self, vendor_id: object) -> bool:
+        """Whether this can be an id of the vendor: only such a text ever becomes part of a path or an argument."""
+
     def obtain_id(self, options: LaunchOptions) -> str | None:
         """An id from the vendor before the start (runs its program); None with `chooses_id`, or if it is impossible."""
 

@@ -132,8 +132,8 @@ def _vendor(name: str) -> Vendor:
 
 
 def _act(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
-    if not call.vendor_id:
-        return HookAnswer()  # a hook that does not name its conversation
+    if not vendor.is_id(call.vendor_id):
+        return HookAnswer()  # a hook that does not name its conversation, or names what no conversation is called
     if call.moment == BEFORE_TOOL:
         from onrecord.surfaces.hook.tools import before_tool
 
