@@ -45,6 +45,8 @@ OPEN_SECONDS = 30.0
 WAL_BYTES = 16 * 1024 * 1024
 """The write-ahead log is truncated when it has grown beyond this."""
 
+_PROBE_BYTES = 1024 * 1024
+
 _BEGUN = "BEGIN IMMEDIATE"
 
 
@@ -219,6 +221,12 @@ def store_error(problem: apsw.Error, path: str, system: int = 0) -> StoreError:
     if isinstance(problem, apsw.FullError) or system in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"no space left for the store {path}; nothing was written")
     if isinstance(problem, (apsw.CorruptError, apsw.NotADBError)):
+        if _cannot_be_read(path):
+            return StoreError(
+                f"the disk returned an input/output error for the store {path}; what is on it may be sound",
+                hint="check the disk, then the store; restore a backup only if the store is damaged",
+                step="check_store",
+            )
         return StoreCorrupt(f"{path} is damaged or not a database: {problem}")
     if isinstance(problem, (apsw.BusyError, apsw.LockedError)):
         return StoreBusy(
@@ -233,3 +241,28 @@ def store_error(problem: apsw.Error, path: str, system: int = 0) -> StoreError:
             f"the store {path} cannot be opened: {problem}", hint="check the store and its disk", step="check_store"
         )
     return StoreError(f"SQLite failed on {path}: {problem}", hint="check the store and its disk", step="check_store")
+
+
+def _cannot_be_read(path: str) -> bool:
+    """Whether the disk refuses to return the file: SQLite calls a read that fails with EIO a damaged database.
+
+    It reads through SQLite, which keeps this process's locks on the file; to close a descriptor of our own would not.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    for name in (path, path + "-wal"):
+        if not os.path.isfile(name):
+            continue
+        try:
+            file = apsw.VFSFile("", name, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+        except apsw.Error:
+            continue
+        try:
+            for offset in range(0, file.xFileSize(), _PROBE_BYTES):
+                file.xRead(_PROBE_BYTES, offset)
+                if time.monotonic() > deadline:
+                    return False
+        except apsw.IOError:
+            return True
+        finally:
+            file.xClose()
+    return False
