@@ -1,12 +1,21 @@
 """A web page, or another program of this machine, wants to use the recording proxy with its user's rights."""
 
+import asyncio
+import threading
+import time
+
 import pytest
 
 pytest.importorskip("starlette")
 
+import httpx
+import uvicorn
 from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
 
+from onrecord.rollout.server import receiving
 from onrecord.rollout.server.guard import Guard
+from onrecord.rollout.server.serving import config_of, listen
 from onrecord.rollout.server.settings import Settings
 
 
@@ -57,3 +66,83 @@ def test_a_token_must_be_long_and_private(desk, tmp_path):
     assert "token" not in desk.run(*words).err.partition("hint")[0].replace("tokenizer", ""), (
         "the control: another problem"
     )
+
+
+async def echo(scope, receive, send):
+    """Answers a request with the size of its body."""
+    if scope["type"] != "http":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    size, more = 0, True
+    while more:
+        part = await receive()
+        size, more = size + len(part.get("body", b"")), part.get("more_body", False)
+    await PlainTextResponse(str(size))(scope, receive, send)
+
+
+@pytest.fixture
+def port(monkeypatch):
+    """The port of a server that treats its clients as the proxy does, with small limits."""
+    monkeypatch.setattr(receiving, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(receiving, "SLOW_LIMIT", 5)
+    monkeypatch.setattr(receiving, "REQUEST_SECONDS", 1.5)
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(config_of(echo, 1))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+    thread.start()
+    yield listener.getsockname()[1]
+    server.should_exit = True
+    thread.join(30)
+
+
+HALVES = {
+    "nothing": b"",
+    "half a header": b"POST / HTTP/1.1\r\nHost: x\r\nContent-",
+    "half a body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc",
+    "a second half": b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT",
+}
+
+
+async def left_open(port: int, sent: bytes, count: int, seconds: float) -> int:
+    """How many of these connections the server still has after some time."""
+    pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
+    for _reader, writer in pairs:
+        writer.write(sent)
+
+    async def is_cut_off(reader: asyncio.StreamReader) -> bool:
+        try:
+            while await reader.read(4096):
+                pass
+        except ConnectionError:
+            pass
+        return True
+
+    tasks = [asyncio.create_task(is_cut_off(reader)) for reader, _writer in pairs]
+    done, left = await asyncio.wait(tasks, timeout=seconds)
+    for task in left:
+        task.cancel()
+    for _reader, writer in pairs:
+        writer.close()
+    assert len(done) + len(left) == count
+    return len(left)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_half_open_requests_are_few_and_end(port, half):
+    """Of 40 clients that never finish a request, a few stay connected, and those only for a while; others are served."""
+    assert asyncio.run(left_open(port, HALVES[half], 40, 0.8)) == 5
+    assert httpx.post(f"http://127.0.0.1:{port}/", content=b"x" * 100_000, trust_env=False).text == "100000"
+    assert asyncio.run(left_open(port, HALVES[half], 3, 2.5)) == 0
+
+
+def test_idle_connections_stay(port):
+    """Control: a client that finished its requests may think for longer than a request may take."""
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+        client.get("/")
+        (before,) = client._transport._pool.connections  # type: ignore[attr-defined]  # which connection it is
+        time.sleep(1.8)
+        assert client.post("/", content=b"abc").text == "3"
+        assert client._transport._pool.connections == [before]  # type: ignore[attr-defined]  # as above

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from onrecord.errors import InvalidInput
+from onrecord.rollout.server.receiving import receiving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from starlette.types import ASGIApp
 
     from onrecord.rollout.server.app import Proxy
 
@@ -36,11 +39,17 @@ def serve(proxy: Proxy, listener: socket.socket, announce: Callable[[str], None]
     settings = proxy.settings
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(
-        proxy.application(), log_level="warning", access_log=False, ws="none", lifespan="on", server_header=False,
-        proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=settings.drain_seconds,
+    server = _Server(config_of(proxy.application(), settings.drain_seconds))
+    asyncio.run(_serve(proxy, server, listener, lambda: announce(url)))
+
+
+def config_of(application: ASGIApp, drain_seconds: int) -> uvicorn.Config:
+    """How the server treats its clients."""
+    return uvicorn.Config(
+        application, http=receiving(), log_level="warning", access_log=False, ws="none", lifespan="on",
+        server_header=False, proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=drain_seconds,
     )  # fmt: skip
-    asyncio.run(_serve(proxy, _Server(config), listener, lambda: announce(url)))
 
 
 async def _serve(proxy: Proxy, server: uvicorn.Server, listener: socket.socket, ready: Callable[[], None]) -> None:
