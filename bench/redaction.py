@@ -23,7 +23,7 @@ HOSTILE = ("eyJ-", "token=", "://a:", "-----BEGIN PRIVATE KEY-----", "Z2hwX", "c
 class _Open(Funnel):
     """A funnel that lets everything pass: the same turn without the search."""
 
-    def passed(self, drafts: Sequence[Draft], project: str) -> tuple[Sequence[Draft], list[Draft]]:
+    def passed(self, drafts: Sequence[Draft], project: Callable[[], str]) -> tuple[Sequence[Draft], list[Draft]]:
         """Nothing is looked at."""
         return drafts, []
 

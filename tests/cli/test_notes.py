@@ -61,7 +61,7 @@ def test_the_note_file_is_headed_with_its_position(told):
     )
     told.ok("pause", "--reason", "later")
     assert "*paused; from position" in file.read_text()
-    assert sorted(path.name for path in (told.project / ".onrecord").iterdir()) == ["NOTE.md", "project"]
+    assert sorted(path.name for path in (told.project / ".onrecord").iterdir()) == [".gitignore", "NOTE.md", "project"]
 
 
 def test_a_foreign_file_is_not_replaced(told):

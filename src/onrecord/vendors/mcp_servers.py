@@ -9,14 +9,24 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from onrecord.environment import (
+    AGENT_VARIABLE,
+    CONFIG_VARIABLE,
+    PROJECT_VARIABLE,
+    SESSION_VARIABLE,
+    SPAWN_VARIABLE,
+    STORE_VARIABLE,
+    TENANT_VARIABLE,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SHARED_FILE = ".mcp.json"
 """A project's servers, for Claude and Copilot."""
 PASSED_ON = (
-    "ONRECORD_SESSION", "ONRECORD_AGENT", "ONRECORD_STORE", "ONRECORD_PROJECT", "ONRECORD_CONFIG", "ONRECORD_TENANT",
-    "ONRECORD_SPAWN", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME",
+    SESSION_VARIABLE, AGENT_VARIABLE, STORE_VARIABLE, PROJECT_VARIABLE, CONFIG_VARIABLE, TENANT_VARIABLE,
+    SPAWN_VARIABLE, "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME",
 )  # fmt: skip
 """Variables that Codex passes to a server only if they are named."""
 SERVER = "onrecord"

@@ -64,6 +64,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise InvalidInput(
             f"cannot listen on {host} port {port}: {problem.strerror or problem}",
-            hint="another program may use it; --port 0 picks a free one",
+            hint="another program may use it; port 0 picks a free one",
+            step="web_port",
         ) from None
     return listener

@@ -73,6 +73,7 @@ BY_STEP = {
     "verify_cause": "`onrecord finding relabel {finding} verified --evidence ID`, then "
     "`onrecord reached root-cause --finding {finding}`",
     "wait_for_lease": "wait until that process ends, or until its lease expires at {expires}",
+    "web_port": "another program may use it; `--port 0` picks a free one",
     "web_token_file": "choose the token yourself, in a file that only you can read: add `--token-file FILE`",
     "write_section": "`onrecord section {section} --text TEXT`; the work log does not replace it",
 }
