@@ -126,12 +126,3 @@ def test_ten_thousand_turns_stay_light_however_far_one_scrolls(page, served, lon
     page.wait_for_function("() => document.querySelector('#rows .sel')?.textContent.includes('question 5000')")
     positions = page.evaluate("[...document.querySelectorAll('#rows > *')].map(one => Number(one.dataset.position))")
     assert positions == list(range(positions[0], positions[-1] + 1))
-    page.keyboard.press("j")
-    page.wait_for_function("() => document.querySelector('#rows .sel')?.textContent.includes('question 5001')")
-    page.wait_for_function(
-        """() => {
-            const box = document.querySelector("#timeline").getBoundingClientRect();
-            const row = document.querySelector("#rows .sel")?.getBoundingClientRect();
-            return row && box.top <= row.top && row.top <= box.bottom;
-        }"""
-    )

@@ -81,11 +81,13 @@ class MemoryStore:
                 if expect is not None and expect != head.position:
                     raise log_moved(expect, head.position)
             placed = place(Tip.of(head), drafts, known, fresh)
-            self._refuse_taken(placed.tip.head)
+            records, now = placed.records, placed.tip.head
+            self._refuse_taken(now)
             if self._heads[session] is not head:  # a signal handler appended meanwhile, in this same thread
                 return self.append(session, drafts, expect=expect, lease=lease)
-            self._own[session] += placed.records
-            self._heads[session] = placed.tip.head
+            # No call between here and the last of these steps: a handler runs only where a function is called.
+            self._own[session] += records
+            self._heads[session] = now
             if fresh and lease is not None:
                 self.renew(lease, self._spans[session, lease.lane])
             return placed.receipts
