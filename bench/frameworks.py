@@ -1,275 +1,296 @@
-"""Turns through the adapters against our own `record_turn` and against each framework's own durable SQLite store.
+"""Turns through every adapter against our own `record_turn` and against each framework's own durable store.
 
-One workload for all: the turns of `workload.turns`. A program of its own, because a framework lives in its own
-environment: `.venvs/NAME/bin/python bench/frameworks.py [openai-agents] [langgraph] [google-adk] [--turns N]`.
-Ratios are of one run; the medians alternate between the stores, so that a busy machine slows all of them.
+`./dev bench frameworks` measures what is installed: in this environment, or in the one that `./dev frameworks NAME`
+made for a framework. By hand: `.venvs/NAME/bin/python bench/frameworks.py [NAME...] [--turns N]`.
+
+One workload for all: the turns of `workload.turns`. A *turn* is what the framework does for one exchange; a *durable
+call* is one call of its store that must be on disk when it returns. ADK and Strands make three for these turns, one for
+each event or message; LangGraph makes five for a graph with one node (three checkpoints, the writes of two tasks),
+openai-agents one. So each call is compared with `record_turn`, which is one durable call too, whole turns with the
+framework's own store, if it has one, and the resume of a session that was saved in several calls also with that of our
+own, saved in as many.
+
+Equal durability: the frameworks' own SQLite stores run with `synchronous=FULL`, as ours does, and sync once for each
+commit (ADK, which keeps a rollback journal, more often). Strands and agent-framework have files of their own, which are
+not synced: those figures have no target.
+
+Ratios are of one run; the samples alternate between the stores, so that a busy machine slows all of them. Turns are
+compared by the time until they are durable, by the first quartile and on average, resumes by processor time, because a
+reader waits for nothing else. What a framework does with any store (it makes JSON of its messages, and objects of what
+it reads) is measured by itself, in the same run: the target is for the rest.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
 import json
+import random
 import sqlite3
-import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)  # not this directory: its modules have names of libraries
+sys.path[:1] = [str(ROOT), str(ROOT / "src")]  # not this directory: its modules have names of libraries
 
-import onrecord  # noqa: E402 - as above
-from bench.workload import turns  # noqa: E402 - the path above makes this a program of its own
+from bench.framework_stores import (  # noqa: E402 - the path above makes this a program of its own
+    MEASURED,
+    OPENED,
+    STEPPING,
+    answering,
+    connected,
+    plain,
+    plain_steps,
+    stepping,
+)
+from bench.report import Figure, show  # noqa: E402 - as above
+from bench.workload import text, turns  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    Write = Callable[[list[dict[str, Any]]], Awaitable[object]]
+    from bench.framework_stores import Measured, Pair, Write
 
-
-OPENED: list[Any] = []
-
-
-def connected(place: Path) -> Any:
-    """Our store in a directory; it is closed before its files are measured."""
-    OPENED.append(onrecord.connect(str(place / "x.db"), project="bench"))
-    return OPENED[-1]
+STEPS = 100
+"""How many durable calls of LangGraph are measured by themselves, after the turns."""
+GROWN = 400
+"""The turns of the thread whose bytes are compared with its text."""
 
 
 def size_of(place: Path) -> int:
-    """The bytes of a store's files."""
-    return sum(file.stat().st_size for file in place.iterdir() if file.is_file())
+    """The bytes of a store's files, its write-ahead log copied into the database."""
+    if (place / "x.db").exists():
+        with sqlite3.connect(place / "x.db") as database:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.close()
+    files = [file for file in place.rglob("*") if file.is_file() and file.suffix not in (".lock", ".db-shm")]
+    return sum(file.stat().st_size for file in files)
 
 
-def responses_items(turn: list[dict[str, Any]]) -> list[Any]:
-    """A turn as items of openai-agents."""
-    user, assistant, result = turn
-    call = assistant["tool_calls"][0]
-    return [
-        {"role": "user", "content": user["content"]},
-        {"role": "assistant", "content": assistant["content"]},
-        {
-            "type": "function_call",
-            "call_id": call["id"],
-            "name": call["name"],
-            "arguments": json.dumps(call["arguments"]),
-        },
-        {"type": "function_call_output", "call_id": call["id"], "output": result["content"]},
-    ]
+class Cost(NamedTuple):
+    """What something took: milliseconds, milliseconds of the processor, and milliseconds on average."""
+
+    wall: float
+    processor: float
+    mean: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.wall:.2f} ms, {self.processor:.2f} of the processor"
 
 
-async def plain(place: Path) -> tuple[Write, Callable[[], Awaitable[int]]]:
-    """Our own record_turn."""
-    store = connected(place)
-    session = store.open("s")
-
-    async def write(turn: list[dict[str, Any]]) -> None:
-        session.record_turn(turn)
-
-    async def read() -> int:
-        with onrecord.connect(str(place / "x.db"), project="bench") as again:
-            return len(again.get("s").transcript().items)
-
-    return write, read
-
-
-async def openai_ours(place: Path) -> tuple[Write, Callable[[], Awaitable[int]]]:
-    from onrecord.frameworks.openai_agents import OnrecordSession
-
-    store = connected(place)
-    session = OnrecordSession("s", store)
-
-    async def write(turn: list[dict[str, Any]]) -> None:
-        await session.add_items(responses_items(turn))
-
-    async def read() -> int:
-        with onrecord.connect(str(place / "x.db"), project="bench") as again:
-            return len(await OnrecordSession("s", again).get_items())
-
-    return write, read
-
-
-async def openai_theirs(place: Path) -> tuple[Write, Callable[[], Awaitable[int]]]:
-    from agents import SQLiteSession
-
-    session = SQLiteSession("s", place / "x.db")
-
-    async def write(turn: list[dict[str, Any]]) -> None:
-        await session.add_items(responses_items(turn))
-
-    async def read() -> int:
-        return len(await SQLiteSession("s", place / "x.db").get_items())
-
-    return write, read
-
-
-def graph_on(saver: Any) -> Any:
-    """A graph that adds the turn it is given: one model step."""
-    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-    from langgraph.graph import START, MessagesState, StateGraph
-
-    given: list[Any] = []
-
-    def model(_state: Any) -> Any:
-        return {"messages": given}
-
-    builder: Any = StateGraph(MessagesState)
-    builder.add_node("model", model)
-    builder.add_edge(START, "model")
-    graph = builder.compile(checkpointer=saver)
-    config: Any = {"configurable": {"thread_id": "s"}}
-
-    def write(turn: list[dict[str, Any]]) -> None:
-        user, assistant, result = turn
-        call = assistant["tool_calls"][0]
-        given[:] = [
-            AIMessage(
-                assistant["content"], id=f"ai-{time.time_ns()}",
-                tool_calls=[{"id": call["id"], "name": call["name"], "args": call["arguments"]}],
-            ),
-            ToolMessage(result["content"], tool_call_id=call["id"], id=f"tool-{time.time_ns()}"),
-        ]  # fmt: skip
-        graph.invoke({"messages": [HumanMessage(user["content"], id=f"user-{time.time_ns()}")]}, config)
-
-    return write, lambda: len(graph.get_state(config).values["messages"])
-
-
-async def langgraph_ours(place: Path) -> tuple[Write, Callable[[], Awaitable[int]]]:
-    from onrecord.frameworks.langgraph import OnrecordSaver
-
-    put, _read = graph_on(OnrecordSaver(connected(place)))
-
-    async def write(turn: list[dict[str, Any]]) -> None:
-        put(turn)
-
-    async def read() -> int:
-        with onrecord.connect(str(place / "x.db"), project="bench") as again:
-            count: int = graph_on(OnrecordSaver(again))[1]()
-            return count
-
-    return write, read
-
-
-async def langgraph_theirs(place: Path) -> tuple[Write, Callable[[], Awaitable[int]]]:
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
-    def saver() -> Any:
-        return SqliteSaver(sqlite3.connect(place / "x.db", check_same_thread=False))
-
-    put, _read = graph_on(saver())
-
-    async def write(turn: list[dict[str, Any]]) -> None:
-        put(turn)
-
-    async def read() -> int:
-        count: int = graph_on(saver())[1]()
-        return count
-
-    return write, read
-
-
-def adk_events(turn: list[dict[str, Any]]) -> list[Any]:
-    """A turn as events of ADK."""
-    from google.adk.events.event import Event
-    from google.genai import types
-
-    user, assistant, result = turn
-    call = assistant["tool_calls"][0]
-    parts = (
-        ("user", [types.Part(text=user["content"])]),
-        ("a", [
-            types.Part(text=assistant["content"]),
-            types.Part(function_call=types.FunctionCall(id=call["id"], name=call["name"], args=call["arguments"])),
-        ]),
-        ("a", [types.Part(function_response=types.FunctionResponse(
-            id=call["id"], name=call["name"], response={"result": result["content"]}))]),
-    )  # fmt: skip
-    return [Event(author=author, content=types.Content(role="user", parts=made)) for author, made in parts]
-
-
-async def adk_on(make: Callable[[], Any]) -> tuple[Write, Callable[[], Awaitable[int]]]:
-    """A session service of ADK: three events a turn, each durable."""
-    service = make()
-    session = await service.create_session(app_name="a", user_id="u", session_id="s")
-
-    async def write(turn: list[dict[str, Any]]) -> None:
-        for event in adk_events(turn):
-            await service.append_event(session, event)
-
-    async def read() -> int:
-        return len((await make().get_session(app_name="a", user_id="u", session_id="s")).events)
-
-    return write, read
-
-
-async def adk_ours(place: Path) -> tuple[Write, Callable[[], Awaitable[int]]]:
-    from onrecord.frameworks.google_adk import OnrecordSessionService
-
-    return await adk_on(lambda: OnrecordSessionService(connected(place)))
-
-
-async def adk_theirs(place: Path) -> tuple[Write, Callable[[], Awaitable[int]]]:
-    from google.adk.sessions.sqlite_session_service import SqliteSessionService
-
-    return await adk_on(lambda: SqliteSessionService(str(place / "x.db")))
-
-
-MEASURED = {
-    "openai-agents": (openai_ours, openai_theirs),
-    "langgraph": (langgraph_ours, langgraph_theirs),
-    "google-adk": (adk_ours, adk_theirs),
-}
-
-
-async def measured(name: str, count: int, place: Path) -> None:
-    """Append the same turns to three stores in alternation, then read each from its file, and print ratios."""
-    stores = {"plain": plain, "ours": MEASURED[name][0], "theirs": MEASURED[name][1]}
-    made: dict[str, Any] = {}
+async def measured(name: str, count: int, place: Path) -> list[Figure]:
+    """Append the same turns to the stores in alternation, then read each from its file; ratios of them."""
+    about = MEASURED[name]
+    made: dict[str, Pair] = {}
+    stores = {"plain": plain, "ours": about.ours, "theirs": about.theirs}
+    if about.calls > 1:
+        stores["steps"] = plain_steps
     for which, store in stores.items():
-        (place / which).mkdir()
-        made[which] = await store(place / which)
-    spent: dict[str, list[float]] = {which: [] for which in stores}
-    for turn in turns(count):
-        for which, (write, _read) in made.items():
-            begun = time.perf_counter()
-            await write(turn)
-            spent[which].append(time.perf_counter() - begun)
-    median = {which: statistics.median(times) * 1e3 for which, times in spent.items()}
-    resumed: dict[str, float] = {}
-    for which, (_write, read) in made.items():
-        begun = time.perf_counter()
-        await read()
-        resumed[which] = (time.perf_counter() - begun) * 1e3
+        if store is not None:
+            (place / which).mkdir()
+            made[which] = await store(place / which)
+    stock = turns(count + STEPS)
+    writers = {which: write for which, (write, _read) in made.items()}
+    if about.encoding:
+        (place / "bytes").mkdir()
+        writers |= {"encoding": about.encoding(), "bytes": (await plain(place / "bytes"))[0]}
+    turn = await alternated(writers, stock[:count], about)
+    resumed = {which: await _resumed(read) for which, (_write, read) in made.items()}
+    call, against = turn["ours"].wall / about.calls, turn["plain"].wall
+    if name == "langgraph":
+        steppers = {which: stepping(STEPPING[which]) for which in ("ours", "theirs")}
+        step = await alternated({"plain": writers["plain"], **steppers}, stock[count:], about)
+        call, against = step["ours"].wall / 2, step["plain"].wall
     for store in OPENED:
         store.close()
     OPENED.clear()
-    with sqlite3.connect(place / "theirs" / "x.db") as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # ours did this when it was closed
-    size = {which: size_of(place / which) for which in stores}
-    against = {which: median["ours"] / median[which] for which in ("plain", "theirs")}
-    print(f"{name}, {count} turns, each ratio of one run")
-    print(
-        f"  append {median['ours']:.2f} ms: {against['plain']:.1f}x record_turn, {against['theirs']:.2f}x its own store"
-    )
-    print(f"  resume {resumed['ours']:.0f} ms: {resumed['ours'] / resumed['theirs']:.2f}x its own store")
-    print(f"  {size['ours']:,} bytes: {size['ours'] / size['theirs']:.2f}x its own store")
+    found = [
+        Figure(f"{name}: a durable call against record_turn", call / against, "x", None if about.encoding else 2.0,
+               detail=f"a turn: {turn['ours']}; record_turn: {turn['plain']}"),
+        *_encoding_apart(name, call, turn),
+        *_in_steps(name, turn),
+        *_resumes(name, resumed, about.decoding and about.decoding(stock[:count])),
+    ]  # fmt: skip
+    if "theirs" not in made:
+        return found
+    size = {which: size_of(place / which) for which in made}
+    return [*found, *_against_its_own(name, turn, resumed, size)]
+
+
+def _encoding_apart(name: str, call: float, turn: dict[str, Cost]) -> list[Figure]:
+    if "encoding" not in turn:
+        return []
+    least, same = turn["encoding"].wall, turn["bytes"]
+    return [
+        Figure(f"{name}: against record_turn of its bytes, its encoding apart", (call - least) / same.wall, "x", 2.0,
+               detail=f"its own part of a save: {least:.2f} ms, with any store; record_turn of its bytes: {same}")
+    ]  # fmt: skip
+
+
+def _in_steps(name: str, turn: dict[str, Cost]) -> list[Figure]:
+    if "steps" not in turn:
+        return []
+    ratio = turn["ours"].wall / turn["steps"].wall
+    return [Figure(f"{name}: a turn against ours in three commits", ratio, "x", detail=f"ours: {turn['steps']}")]
+
+
+def _resumes(name: str, resumed: dict[str, Cost], decode: Callable[[], object] | None) -> list[Figure]:
+    """Resumes against those of our own sessions; what has a target is the one with more commits, decoding apart."""
+    whole, count = resumed["ours"], {"plain": "", "steps": " in three commits"}
+    in_steps = "steps" in resumed
+    found = [
+        Figure(f"{name}: resume against ours{said}", whole.processor / resumed[of].processor, "x",
+               2.0 if decode is None and (of == "steps") == in_steps else None, detail=f"{whole}; ours: {resumed[of]}")
+        for of, said in count.items()
+        if of in resumed
+    ]  # fmt: skip
+    if decode is not None:
+        least = min(timed_on_processor(decode) for _round in range(7))
+        base = resumed["steps" if in_steps else "plain"].processor
+        found.append(
+            Figure(f"{name}: the same, its decoding apart", (whole.processor - least) / base, "x", 2.0,
+                   detail=f"the framework decodes the messages in {least:.2f} ms, with any store")
+        )  # fmt: skip
+    return found
+
+
+def _against_its_own(
+    name: str, turn: dict[str, Cost], resumed: dict[str, Cost], size: dict[str, int]
+) -> list[Figure]:  # fmt: skip
+    own, most = ("its own store", 1.0) if MEASURED[name].durable else ("its own files, not synced", None)
+    return [
+        Figure(f"{name}: a turn against {own}", turn["ours"].wall / turn["theirs"].wall, "x", most,
+               detail=f"its own: {turn['theirs']}"),
+        Figure(f"{name}: a turn against {own}, on average", turn["ours"].mean / turn["theirs"].mean, "x", most,
+               detail=f"{turn['ours'].mean:.2f} and {turn['theirs'].mean:.2f} ms, with every checkpoint"),
+        Figure(f"{name}: resume against {own}", resumed["ours"].processor / resumed["theirs"].processor, "x", most,
+               detail=f"its own: {resumed['theirs']}"),
+        Figure(f"{name}: bytes against {own}", size["ours"] / size["theirs"], "x", 0.7, detail=f"{size['ours']:,}"),
+    ]  # fmt: skip
+
+
+def timed_on_processor(call: Callable[[], object]) -> float:
+    """Milliseconds of the processor that a call takes."""
+    begun = time.process_time()
+    call()
+    return (time.process_time() - begun) * 1e3
+
+
+async def alternated(writers: dict[str, Write], stock: list[Any], about: Measured) -> dict[str, Cost]:
+    """What a write takes in each store, one after the other with each turn, each as often the first one."""
+    spent: dict[str, list[tuple[float, float]]] = {which: [] for which in writers}
+    order = list(writers)
+    for turn in stock:
+        for which in order:
+            given = turn if which in ("plain", "steps") else about.made(turn)
+            given = [{"role": "user", "content": about.text(given)}] if which == "bytes" else given
+            begun, used = time.perf_counter(), time.process_time()
+            await writers[which](given)
+            spent[which].append((time.perf_counter() - begun, time.process_time() - used))
+        order.append(order.pop(0))
+    return {which: _quick(times) for which, times in spent.items()}
+
+
+def _quick(times: list[tuple[float, float]]) -> Cost:
+    """The first quartile: what other processes add to the rest says nothing about the store."""
+    wall, processor = (sorted(one)[len(times) // 4] * 1e3 for one in zip(*times, strict=True))
+    return Cost(wall, processor, sum(one for one, _processor in times) / len(times) * 1e3)
+
+
+async def _resumed(read: Callable[[], Awaitable[int]]) -> Cost:
+    """The quickest of seven: other processes only ever add to it. A reader waits for nothing but the processor."""
+    found = []
+    for _round in range(7):
+        begun, used = time.perf_counter(), time.process_time()
+        await read()
+        found.append(Cost((time.perf_counter() - begun) * 1e3, (time.process_time() - used) * 1e3))
+    return min(found, key=lambda one: one.processor)
+
+
+def grown(place: Path, count: int) -> list[Figure]:
+    """The bytes of a thread of LangGraph for each byte of its text: words, and letters that cannot be compressed."""
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    from onrecord.frameworks.langgraph import OnrecordSaver
+
+    source = random.Random(4)
+    letters = "".join(chr(one) for one in range(48, 112))
+    figures = []
+    for kind, target in (("words", 1.5), ("random letters", None)):
+        where = place / kind.replace(" ", "-")
+        where.mkdir()
+        said: list[Any] = []
+        graph = answering(OnrecordSaver(connected(where)), said)
+        whole = 0
+        for _turn in range(count):
+            asked, answer = (
+                text(source, 1_000) if kind == "words" else "".join(source.choices(letters, k=1_000)) for _ in range(2)
+            )
+            said[:] = [AIMessage(answer)]
+            graph.invoke({"messages": [HumanMessage(asked)]}, {"configurable": {"thread_id": "s"}})
+            whole += len(asked) + len(answer)
+        OPENED.pop().close()
+        size = size_of(where)
+        about = f"{count} turns of 2 KB, {size:,} bytes"
+        figures.append(Figure(f"langgraph: bytes against the text, {kind}", size / whole, "x", target, detail=about))
+    return figures
+
+
+def frameworks(place: Path, *, quick: bool) -> list[Figure]:
+    """Every framework that is installed, here or in an environment of its own."""
+    figures: list[Figure] = []
+    count = 100 if quick else 1_000
+    for name, about in MEASURED.items():
+        (place / name).mkdir()
+        if is_installed(about.module):
+            figures += all_of(name, count, place / name)
+            continue
+        python = ROOT / ".venvs" / about.environment / "bin" / "python"
+        if not python.exists():
+            print(f"  {name} is not measured: ./dev frameworks {name} makes its environment", file=sys.stderr)
+            continue
+        command = [str(python), "-W", "ignore", __file__, name, "--turns", str(count), "--json"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        figures += [Figure(*one) for one in json.loads(done.stdout.splitlines()[-1])]
+    return figures
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported here."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def all_of(name: str, count: int, place: Path) -> list[Figure]:
+    """The figures of one framework."""
+    found = asyncio.run(measured(name, count, place))
+    return found + (grown(place, min(count, GROWN)) if name == "langgraph" else [])
 
 
 def main() -> None:
-    """Measure what is installed in this environment, or what was named."""
+    """Measure what was named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MEASURED)}")
     parser.add_argument("--turns", type=int, default=1_000)
+    parser.add_argument("--json", action="store_true", help="the figures as one line of JSON")
     chosen = parser.parse_args()
     for name in chosen.names:
         if name not in MEASURED:
             parser.error(f"{name!r} is not measured; there are {', '.join(MEASURED)}")
     for name in chosen.names:
         with tempfile.TemporaryDirectory(prefix="onrecord-bench-", ignore_cleanup_errors=True) as place:
-            asyncio.run(measured(name, chosen.turns, Path(place)))
+            figures = all_of(name, chosen.turns, Path(place))
+        if chosen.json:
+            print(json.dumps(figures))
+        else:
+            show(figures)
 
 
 if __name__ == "__main__":

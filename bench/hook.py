@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import onrecord
-from bench.gate import AGENT, EVENTS, fill
+from bench.gate import AGENT, EVENTS, fill, installed
 from bench.report import Figure, ratio, timed
 from bench.workload import turns
 from onrecord.setup.commands import HOOK_COMMAND
@@ -43,7 +43,8 @@ class Agent:
             "claude", CONVERSATION, reason="startup", cwd=str(place), via="hook", transcript=str(self.transcript)
         )
         self.linked = {
-            "ONRECORD_STORE": str(self.store), "ONRECORD_PROJECT": "bench", "PATH": f"{PROGRAMS}:/usr/bin:/bin",
+            "ONRECORD_STORE": str(self.store), "ONRECORD_PROJECT": "bench",
+            "PATH": f"{Path(installed(place)).parent}:/usr/bin:/bin",
             "HOME": str(place), "PYTHONPATH": ":".join(path for path in sys.path if path.endswith("src")),
         }  # fmt: skip
         self.named = self.linked | {"ONRECORD_SESSION": "long", "ONRECORD_AGENT": AGENT}
@@ -109,19 +110,16 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
         "after": lambda number: hook("PostToolUse", number, **ran, tool_response={"stdout": "", "stderr": ""}),
         "prompt": agent.prompt, "stop": agent.stop, "start": agent.start,
     }  # fmt: skip
-    samples: dict[str, list[float]] = {name: [] for name in cases}
-    for number in range(rounds + 2):
-        for name, case in cases.items():
-            samples[name].append(case(number))
-    dialects = {name: _dialect(agent, name, rounds // 3) for name in VENDORS}
-    slowest = max(dialects, key=lambda name: statistics.median(dialects[name]))
+    samples = _in_turn(cases, rounds)
     detail = ", ".join(f"{name} {statistics.median(found) * 1e3:.1f} ms" for name, found in samples.items())
 
     def figure(what: str, name: str, aim: float, detail: str = "") -> Figure:
-        return Figure(f"hook, {what}", ratio(samples[name][2:], samples["bare"][2:]), "x", aim, detail=detail)
+        return Figure(f"hook, {what}", ratio(samples[name], samples["bare"]), "x", aim, detail=detail)
 
+    dialects = _in_turn({"bare": bare} | {name: _dialect(agent, name) for name in VENDORS}, rounds // 3)
+    slowest = max(VENDORS, key=lambda name: statistics.median(dialects[name]))
     slow = Figure(f"hook, plain allow, the slowest of {len(VENDORS)} vendors",
-                  ratio(dialects[slowest], samples["bare"][2:]), "x", ALLOWED, detail=slowest)  # fmt: skip
+                  ratio(dialects[slowest], dialects["bare"]), "x", ALLOWED, detail=slowest)  # fmt: skip
     return [
         figure(f"plain allow of an edit, {EVENTS:,} events, against import apsw, json", "edit", ALLOWED, detail),
         figure("plain allow of a run, the same", "run", ALLOWED),
@@ -135,10 +133,19 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
     ]
 
 
-def _dialect(agent: Agent, name: str, rounds: int) -> list[float]:
+def _in_turn(cases: dict[str, Callable[[int], float]], rounds: int) -> dict[str, list[float]]:
+    """The times of each case, one of each in every round; two rounds before them warm the machine."""
+    samples: dict[str, list[float]] = {name: [] for name in cases}
+    for number in range(rounds + 2):
+        for name, case in cases.items():
+            samples[name].append(case(number))
+    return {name: found[2:] for name, found in samples.items()}
+
+
+def _dialect(agent: Agent, name: str) -> Callable[[int], float]:
     """A plain allow in one vendor's dialect."""
     of = vendor(name)
     event, sample = of.sample_hook("cccccccc-0000-4000-8000-0000000000ad")
     call = of.parse_hook({"hook_event_name": event} | sample, {})
     agent.session.agents.locate(name, call.vendor_id)
-    return [run(name, event, sample | {"cwd": str(agent.place)}, agent.linked) for _ in range(rounds + 2)][2:]
+    return lambda _number: run(name, event, sample | {"cwd": str(agent.place)}, agent.linked)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from hashlib import sha256
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any
@@ -22,6 +23,9 @@ FILES = {
     "claude": "projects/*/*.jsonl", "codex": "sessions/*/*/*/*.jsonl", "gemini": "tmp/*/chats/*.jsonl",
     "qwen": "projects/*/chats/*-*.jsonl", "copilot": "session-state/*/events.jsonl",
 }  # fmt: skip
+A_TURN, A_CALL = 8, 3
+"""About how many records a turn has, and a call of a tool with its result."""
+VERSUS = "against copying it turn by turn, without readings, as before"
 LONG = """
 import sys
 from pathlib import Path
@@ -49,16 +53,19 @@ def _linked(store: Path, name: str, agent: str) -> onrecord.Session:
 def _bytes(place: Path) -> list[Figure]:
     """The payloads as stores keep them, with readings and as they were before, whole and in small parts."""
     figures, packed = [], Payloads(lambda: b"bench")
-    for part in (10_000, 8, 3):
+    by_turn = 0
+    for part in (10_000, A_TURN, A_CALL):
         ours = before = 0
         for agent, pattern in FILES.items():
             for number, file in enumerate(sorted((DATA / agent).glob(pattern))):
                 session = _linked(place / f"{part}.db", f"{agent}-{number}", agent)
                 for data in _mirrored(session, agent, file, place / "growing.jsonl", part):
-                    ours += _kept(packed, data)
-                    before += _kept(packed, _as_before(data, place))
+                    ours += _kept(packed, data, conversation=True)
+                    before += _kept(packed, _as_before(data, agent, place))
         rows = "whole files" if part > 100 else f"{part} records at a time"  # the first of them
         figures.append(Figure(f"bytes of a mirror with readings, {rows}", ours / before, "x", 1.15))
+        by_turn = before if part == A_TURN else by_turn
+    figures.append(Figure("bytes of a conversation followed call by call", ours / by_turn, "x", 1.15, detail=VERSUS))
     return figures
 
 
@@ -72,15 +79,25 @@ def _mirrored(session: onrecord.Session, agent: str, file: Path, growing: Path, 
     return [event.data for event in session.events(kinds=("payload.kept",))]
 
 
-def _as_before(data: dict[str, Any], place: Path) -> dict[str, Any]:
+def _as_before(data: dict[str, Any], agent: str, place: Path) -> dict[str, Any]:
     """The same part as it was kept before there were readings."""
-    bare = {name: value for name, value in data.items() if name not in ("reading", "tip")}
-    before = [data["mark_before"][0], data["mark_after"][1] if data["mark_before"][0] else None]
-    return bare | {"mark_before": before, "source": {"path": f"{place}/growing.jsonl", "home": "", "cwd": ""}}
+    first = "mark_before" in data
+    offset, size = data["mark_after"][0], len("".join(data["lines"]).encode()) + len(data["lines"])
+    before, after = ({name: _digest(f"{name}{at}") for name in ("head", "tail")} for at in (offset - size, offset))
+    return {
+        "lines": data["lines"], "vendor": agent, "vendor_id": "c" * 36, "generation": 0, "torn": data.get("torn", 0),
+        "mark_before": [0 if first else offset - size, None if first else before], "mark_after": [offset, after],
+        "source": {"path": f"{place}/growing.jsonl", "home": "", "cwd": ""},
+    }  # fmt: skip
 
 
-def _kept(payloads: Payloads, data: dict[str, Any]) -> int:
-    packed = payloads.pack(json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode())
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def _kept(payloads: Payloads, data: dict[str, Any], *, conversation: bool = False) -> int:
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+    packed = payloads.pack(text, conversation=conversation)
     return len(packed.stored) + len(packed.body or b"")
 
 

@@ -41,6 +41,15 @@ def timed(call: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
+def in_turn(call: Callable[[], object], other: Callable[[], object], *, rounds: int) -> float:
+    """How long one call takes against another. Each round runs both, every second one the other way round."""
+    taken: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds):
+        for which in (0, 1) if number % 2 else (1, 0):
+            taken[which].append(timed((call, other)[which]))
+    return ratio(*taken)
+
+
 def show(figures: list[Figure]) -> None:
     """One line per figure, aligned."""
     for figure in figures:

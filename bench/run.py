@@ -13,6 +13,8 @@ sys.path.insert(0, str(ROOT))
 
 from bench import (  # noqa: E402 - the path above makes this a program of its own
     append,
+    encryption,
+    frameworks,
     gate,
     hook,
     mcp,
@@ -22,7 +24,10 @@ from bench import (  # noqa: E402 - the path above makes this a program of its o
     reading,
     redaction,
     rollout,
+    rollout_export,
+    rollout_figures,
     rollout_server,
+    session_keys,
     web,
 )
 from bench.coldstart import measure as coldstart  # noqa: E402 - as above
@@ -45,19 +50,26 @@ BENCHES = {
     "mirror": mirror.conversations,
     "report": pages.one_file,
     "redaction": redaction.search,
+    "encryption": encryption.at_rest,
+    "session_keys": session_keys.with_session_keys,
     "rollout": rollout.trajectories,
     "rollout_log": rollout.on_record,
     "rollout_recovery": rollout.recovery,
+    "rollout_export": rollout_export.parquet,
     "rollout_server": rollout_server.load,
     "rollout_routing": rollout_server.routing,
+    "rollout_overhead": rollout_figures.overhead,
+    "rollout_many": rollout_figures.many,
+    "rollout_balanced": rollout_figures.balanced,
     "web_home": web.first_page,
     "web_session": web.long_session,
     "web_live": web.live,
     "growth": append.growth,
+    "frameworks": frameworks.frameworks,
     "coldstart": coldstart.cold_start,
 }
-BY_NAME = ("coldstart",)
-"""Run only when they are named: they start real coding agents, for minutes."""
+BY_NAME = ("coldstart", "frameworks")
+"""Run only when they are named: they start real coding agents, or run whole agent frameworks, for minutes."""
 
 
 def main() -> int:

@@ -1,12 +1,15 @@
 """How the tests are run: `--full` for the long form, Hypothesis profiles, and no silent skip in CI."""
 
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
+import tests.scratch  # noqa: F401  # chooses where temporary files are, before the first use
 from tests.skips import NoSilentSkips
 
 if TYPE_CHECKING:
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from tests.postgres.servers import Stores
 
 FULL_TIMEOUT_SECONDS = 3600
+
+gc.disable()  # until the tests are collected: what is imported and collected stays to the end
 
 settings.register_profile(
     "ci",
@@ -44,11 +49,21 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
     settings.load_profile("full" if config.getoption("--full") else "ci")
+    if not config.getoption("--full"):
+        # Hypothesis parses every loaded module and tries its constants as values. That takes seconds in every worker, and makes
+        # the examples depend on what else a worker has imported.
+        providers._get_local_constants = lambda: providers._local_constants
     config.addinivalue_line("markers", "timeout(seconds): how long this test may take")
     config.addinivalue_line("markers", "only_full: run with --full only, because a shorter test shows most of it")
     config.addinivalue_line("markers", "every_store: run on PostgreSQL too, not only with --full")
     config.addinivalue_line("markers", "on_file: about a store in a file, whatever `every_store` says")
     config.pluginmanager.register(NoSilentSkips(), "no-silent-skips")
+
+
+def pytest_collection_finish() -> None:
+    """Garbage collection looks at what the tests make, and not at ten thousand tests and every imported library again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

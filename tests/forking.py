@@ -1,11 +1,15 @@
 """The command in a process of its own, without the start of an interpreter: forked from a process that has imported everything.
 
 Most of a short command's time is Python's start and its imports. A fork server imports once and forks for each command; the child gets
-its own arguments, environment, directory and streams, runs the installed script's entry point and exits as a script does. What
-is about the start itself (imports, the locale, Python's own variables) starts the script instead.
+its own arguments, environment, directory and streams, runs the installed script's entry point and exits as a script does, but for one
+step: it does not take the interpreter apart. That would write to every page the child shares with the server, and costs six times as
+much as a short command. What is about the start itself (imports, the locale, Python's own variables) starts the script instead.
 """
 
+import atexit
+import contextlib
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -18,13 +22,20 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 SCRIPT = Path(sys.executable).with_name("onrecord")
 IMPORTED = ("onrecord.surfaces", "onrecord.stores", "onrecord.vendors", "onrecord.agents", "onrecord.crew")
 """The server imports these and everything below them."""
+LEFT_OUT = ("onrecord.surfaces.mcp.", "onrecord.surfaces.cli.sessions.framework_files")
+"""But not these: few commands need them, and every fork would copy the tables of what they import (half of its memory)."""
+NEEDED_LATER = (
+    "onrecord.session.attempts", "onrecord.session.findings", "onrecord.session.log_access", "onrecord.session.unwritten",
+    "onrecord.redaction.known", "onrecord.work.dotenv", "onrecord.work.history", "onrecord.work.people", "pwd",
+)  # fmt: skip
+"""What commands import when they first need it."""
 _LENGTH = struct.Struct("!I")
 _READ_AT_START = ("PYTHON", "LC_", "LANG")
 """An interpreter reads variables that begin like this when it starts."""
@@ -145,7 +156,12 @@ def _import_everything() -> None:
     for name in IMPORTED:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-            importlib.import_module(module.name)
+            if not module.name.startswith(LEFT_OUT):
+                importlib.import_module(module.name)
+    for more in NEEDED_LATER:
+        importlib.import_module(more)
+    gc.collect()
+    gc.freeze()  # A collection in a child would write to every page that it shares with the server.
 
 
 def _serve(connection: socket.socket) -> dict[str, Any] | None:
@@ -177,6 +193,7 @@ def _become(about: dict[str, Any]) -> None:
         os.close(stream)
     os.environ.clear()
     os.environ.update(about["environment"])
+    time.tzset()  # an interpreter reads TZ when it starts
     os.chdir(about["cwd"])
     sys.argv[:] = [str(SCRIPT), *about["words"]]
     encoding = sys.stdout.encoding
@@ -187,6 +204,18 @@ def _become(about: dict[str, Any]) -> None:
     )
 
 
+def _exit(main: Callable[[], int]) -> NoReturn:
+    """Run the entry point, then do what an interpreter does at its end: threads, exit functions, streams. Keep the objects."""
+    status = main()  # An error takes the long way out: the interpreter prints it.
+    threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter calls
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)  # The reader of the output is gone: the interpreter has a message and an exit status for that.
+
+
 if __name__ == "__main__":
     _import_everything()
     from onrecord.surfaces.entry import main
@@ -194,4 +223,4 @@ if __name__ == "__main__":
     request = _serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
         _become(request)
-        sys.exit(main())
+        _exit(main)

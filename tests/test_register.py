@@ -1,4 +1,4 @@
-"""The register of promises, docs/internals/promises.md, and the tests that hold them."""
+"""The register of promises, docs/internals/promises.md, and the table of attacks beside it: the tests they name exist."""
 
 import ast
 import importlib.util
@@ -55,10 +55,70 @@ def test_what_is_wrong_with_a_register_is_named(promises, monkeypatch):
 def test_no_docstring_opens_with_a_number():
     """The docstring of a test opens with its claim; the numbers come last."""
     opening = re.compile(r"[A-Z]\d\d\b")
+    suspect = re.compile(r"[\"']\s*[A-Z]\d\d\b")  # only such files are parsed
     wrong = [
         f"{path.name}: {node.name}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if suspect.search(text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and opening.match(ast.get_docstring(node) or "")
     ]
     assert wrong == []
+
+
+ATTACKS = ROOT / "docs" / "internals" / "attacks.md"
+NAMED_TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+NAMED_BENCH = re.compile(r"bench `(\w+)`")
+INSIDE = "inside"
+
+
+def attacks() -> list[tuple[str, str, str]]:
+    """The lines of the table: what must hold, what shows it, and its control."""
+    rows = [line.split("|") for line in ATTACKS.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    return [(line.strip(), shown, control) for _, line, shown, control, _ in rows if line.strip() != "line"]
+
+
+def source_of(file: str, test: str) -> str:
+    """The text of a test; "" if there is none of this name."""
+    path = ROOT / "tests" / file
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    found = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.name == test)
+    return next((ast.get_source_segment(text, node) or "" for node in found), "")
+
+
+def problems_of(line: str, shown: str, control: str) -> list[str]:
+    """What is wrong with a line of the table."""
+    benches = (ROOT / "bench" / "run.py").read_text(encoding="utf-8")
+    named = [*NAMED_TEST.findall(shown), *NAMED_TEST.findall(control)]
+    wrong = [f"{line}: no test {test} in {file}" for file, test in named if not source_of(file, test)]
+    wrong += [f"{line}: no bench {one}" for one in NAMED_BENCH.findall(shown + control) if f'"{one}":' not in benches]
+    if not NAMED_TEST.search(shown) and not NAMED_BENCH.search(shown):
+        wrong.append(f"{line}: nothing shows it")
+    if control.strip() == INSIDE:
+        if not any("control" in source_of(*one).lower() for one in NAMED_TEST.findall(shown)):
+            wrong.append(f"{line}: none of its tests names a control")
+    elif not NAMED_TEST.search(control) and not NAMED_BENCH.search(control):
+        wrong.append(f"{line}: no control")
+    return wrong
+
+
+def test_every_attack_has_a_test_and_a_control():
+    """Each line of the table names tests that exist, and a control that exists or is inside one of them."""
+    assert [one for row in attacks() for one in problems_of(*row)] == []
+    assert len(attacks()) > 50
+
+
+@pytest.mark.parametrize(
+    ("shown", "control", "wrong"),
+    [
+        ("`test_register.py::test_none`", "inside", ["no test test_none", "none of its tests"]),
+        ("a promise", "`test_register.py::test_the_register_is_true`", ["nothing shows it"]),
+        ("`test_register.py::test_the_register_is_true`", "", ["no control"]),
+        ("bench `nothing`", "bench `hook`", ["no bench nothing"]),
+    ],
+)
+def test_what_is_wrong_with_the_table_is_named(shown, control, wrong):
+    """A missing test, a missing control and a line that nothing shows are each reported."""
+    found = problems_of("x", shown, control)
+    assert len(found) == len(wrong)
+    assert all(part in one for part, one in zip(wrong, found, strict=True)), found

@@ -1,5 +1,8 @@
 """Run the frameworks' own test suites, and ours, against the adapters: `./dev frameworks [NAME...]`.
 
+`--here NAME` runs one suite in the environment that runs this file, as CI does with that of openai-agents.
+A suite that is not published is run from a checkout of the framework's repository: `./dev frameworks NAME=DIRECTORY`.
+
 The environments are below `.venvs`, made from `tools/pins/ENVIRONMENT.txt`; frameworks that cannot live side by side
 have one each. Their tests come from their source distributions, by name; nothing of theirs is copied
 into this repository. The table is printed, and written to `docs/frameworks.md`.
@@ -20,10 +23,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from marked import write_table
+
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".venvs"
 PAGE = ROOT / "docs" / "frameworks.md"
-BEGIN, END = "<!-- results: written by ./dev frameworks -->", "<!-- end of results -->"
 SECONDS = 900
 """How long one suite may take."""
 COUNTS = re.compile(r"(\d+) (passed|failed|error|errors|skipped|deselected)")
@@ -104,24 +108,50 @@ def counted(said: str) -> dict[str, int]:
     return found
 
 
-def checked(name: str, about: dict[str, Any]) -> dict[str, Any]:
+def checked(name: str, about: dict[str, Any], checkout: Path | None) -> dict[str, Any]:
     """Run one framework's suite and ours."""
     python = environment(about["environment"])
     begun = time.monotonic()
     results: dict[str, Any] = {"name": name, "suite": about["suite"], "versions": versions(python, about)}
     if "tests" in about:
-        where = unpacked(python, about["sdist"])
-        plugin = ["-p", about["plugin"]] if "plugin" in about else []
-        status, said = run(
-            [str(python), "-m", "pytest", "-q", *plugin, *about["tests"]], where,
-            PYTHONPATH=str(ROOT / "tests" / "frameworks" / "upstream"),
-        )  # fmt: skip
+        status, said = suite(python, about)
         results["upstream"] = counted(said) | ({"status": status, "said": said[-3000:]} if status else {})
     ours = ["-q", "-p", "no:cacheprovider", "-n", "0", "-W", "default", *about["ours"].split()]
-    status, said = run([str(python), "-m", "pytest", *ours])
+    source = ""
+    if checkout:
+        if not (checkout / about["checkout"]).is_dir():
+            raise Failed(f"{checkout} has no {about['checkout']}: a checkout of the framework's repository is needed")
+        source = str(checkout / about["checkout"])
+        results["versions"] += f", repository at {revision(checkout)}"
+    status, said = run([str(python), "-m", "pytest", *ours], PYTHONPATH=source)
     results["ours"] = counted(said) | ({"status": status, "said": said[-3000:]} if status else {})
     results["seconds"] = round(time.monotonic() - begun)
     return results
+
+
+def suite(python: Path, about: dict[str, Any]) -> tuple[int, str]:
+    """Run a framework's own tests, with our adapter in place of its store; status and output."""
+    return run(
+        [str(python), "-m", "pytest", "-q", "-p", about["plugin"], *about["tests"]],
+        unpacked(python, about["sdist"]),
+        PYTHONPATH=str(ROOT / "tests" / "frameworks" / "upstream"),
+    )
+
+
+def here(name: str) -> int:
+    """Run one suite in the environment of this Python; the counts are printed, and nothing is written."""
+    status, said = suite(Path(sys.executable), _known()[name])
+    sys.stdout.write((said[-3000:] if status else "") + json.dumps(counted(said)) + "\n")
+    return status
+
+
+def _known() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "tools" / "frameworks.toml").read_text())
+
+
+def revision(checkout: Path) -> str:
+    """The revision and date of a checkout."""
+    return run(["git", "log", "-1", "--format=%h of %cs"], checkout)[1].strip() or "an unknown revision"
 
 
 def versions(python: Path, about: dict[str, Any]) -> str:
@@ -152,18 +182,25 @@ def table(results: dict[str, Any]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Run what was asked for; write the table; fail if anything failed."""
-    known: dict[str, Any] = tomllib.loads((ROOT / "tools" / "frameworks.toml").read_text())
-    wrong = [name for name in arguments if name not in known]
+    if arguments[:1] == ["--here"]:
+        return here(arguments[1])
+    known = _known()
+    checkouts = {name: Path(where).resolve() for name, _, where in (one.partition("=") for one in arguments) if where}
+    names = [one.partition("=")[0] for one in arguments] or list(known)
+    wrong = [name for name in names if name not in known]
     if wrong:
         say(f"there is no framework {wrong[0]!r}; there are {', '.join(known)}")
         return 2
-    kept = PLACE / "results.json"
+    kept = ROOT / "docs" / "frameworks.json"
     results: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     failed = []
-    for name in arguments or known:
+    for name in names:
+        if "checkout" in known[name] and name not in checkouts:
+            say(f"{name}: not run; it needs a checkout of the repository: ./dev frameworks {name}=DIRECTORY")
+            continue
         say(f"{name}: its own tests and ours")
         try:
-            one = checked(name, known[name])
+            one = checked(name, known[name], checkouts.get(name))
         except Failed as problem:
             say(str(problem))
             failed.append(name)
@@ -174,11 +211,8 @@ def main(arguments: list[str]) -> int:
                 sys.stdout.write(one[part].pop("said"))
         results[name] = one | {"on": time.strftime("%Y-%m-%d")}
     results = {name: results[name] for name in known if name in results}
-    kept.parent.mkdir(exist_ok=True)
-    kept.write_text(json.dumps(results, indent=1))
-    page = PAGE.read_text(encoding="utf-8")
-    head, rest = page.split(BEGIN, 1)
-    PAGE.write_text(f"{head}{BEGIN}\n{table(results)}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
+    kept.write_text(json.dumps(results, indent=1) + "\n")
+    write_table(PAGE, "results", "./dev frameworks", table(results))
     sys.stdout.write(table(results) + "\n")
     return 1 if failed else 0
 

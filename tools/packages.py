@@ -17,7 +17,7 @@ from onrecord import __version__
 from onrecord.setup.commands import HOOK_COMMAND, SERVER_COMMAND
 from onrecord.setup.installing import plugin_text
 from onrecord.surfaces.mcp.prompts import PROMPTS, text_for
-from onrecord.vendors.mcp_servers import SERVER, entry
+from onrecord.vendors.mcp_servers import PASSED_ON, SERVER, entry
 from onrecord.vendors.port import vendor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +32,7 @@ WHEN = (
 )
 SKILL = f"""---
 name: onrecord
-description: {WHEN}
+description: {json.dumps(WHEN)}
 ---
 
 # Keep the work on record
@@ -86,7 +86,7 @@ def about(**more: Any) -> dict[str, Any]:
 def markdown_commands(folder: Path) -> None:
     """`/onrecord:continue` and the others, as Claude and Qwen write commands."""
     for name, what in PROMPTS.items():
-        text = f"---\ndescription: {what}\n---\n\n{text_for(name)}\n"
+        text = f"---\ndescription: {json.dumps(what)}\n---\n\n{text_for(name)}\n"
         write(folder / f"{name.replace('_', '-')}.md", text)
 
 
@@ -123,7 +123,9 @@ def codex(root: Path) -> None:
     )
     plugin = root / "onrecord"
     write(plugin / ".codex-plugin" / "plugin.json", about(skills="./skills/", mcpServers="./.mcp.json"))
-    write(plugin / ".mcp.json", server("codex"))
+    about_server = server("codex")
+    about_server["mcpServers"][SERVER]["env_vars"] = list(PASSED_ON)  # Codex passes on only what is named
+    write(plugin / ".mcp.json", about_server)
     common(plugin, "codex")
 
 

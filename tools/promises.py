@@ -33,7 +33,8 @@ def codes_in(docstring: str) -> Iterator[str]:
 
 def named_in(path: Path) -> Iterator[tuple[str, str]]:
     """Every promise named in a file, with the test (or the state machine) that names it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)) if REFERENCE.search(text) else ():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             for code in codes_in(ast.get_docstring(node) or ""):
                 yield code, node.name

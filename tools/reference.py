@@ -14,7 +14,7 @@ from python_page import python_page
 
 from onrecord import errors
 from onrecord.connection import NOTICES
-from onrecord.environment import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
+from onrecord.environment import CONFIG_VARIABLE, KEY_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
 from onrecord.log.events import KINDS
 from onrecord.session.retention import Policy
 from onrecord.surfaces.cli.catalogue import shown
@@ -104,6 +104,9 @@ def settings_page() -> str:
             f"| `{CONFIG_VARIABLE}` | the configuration file |",
             "| `ONRECORD_SESSION` | the session a command is about |",
             "| `ONRECORD_AGENT` | the agent a command acts for |",
+            "| `ONRECORD_AUTO` | `1` or `0`: whether conversations are recorded without `onrecord start` |",
+            "| `ONRECORD_FOLLOW` | `0`: hooks start no process that copies a conversation while it grows |",
+            f"| `{KEY_VARIABLE}` | the key of encrypted stores: 64 hexadecimal digits (docs/guide/keys.md) |",
             "| `ONRECORD_DEBUG` | `1` shows the traceback of an unexpected error |",
             "| `NO_COLOR` | no colour |",
             "",
@@ -114,6 +117,7 @@ def settings_page() -> str:
             "| `auto_register` | false; true records every conversation of agents that are set up |",
             "| `auto_register_in` | the projects in which every conversation is recorded |",
             "| `auto_register_not_in` | the projects in which that is off, whatever the other two say |",
+            "| `follow` | true: hooks start a small process that copies a conversation while it grows |",
             "| `stealth` | false; true keeps STATE.md and NOTE.md out of the repository, beside the store |",
             *policy,
             "| `secrets.policy` | `redact`; `refuse` or `keep` (docs/guide/secrets.md) |",
@@ -122,6 +126,13 @@ def settings_page() -> str:
             "| `secrets.personal` | false; true also replaces mail addresses, phone, card and account numbers |",
             "| `secrets.rules` | none; tables with `kind`, `pattern` and `keywords` |",
             "| `secrets.allow` | none; patterns of values that are no secrets |",
+            "| `encryption.file` | none; the file of the key of encrypted stores, which only you may read |",
+            "| `encryption.command` | none; a list of words: a program that prints the key |",
+            "| `encryption.keyring` | none; the name of the key in the system's keyring |",
+            "| `session_keys.directory` | beside a store in a file; where the keys of single sessions are |",
+            "| `session_keys.file`, `.command`, `.keyring` | those of `encryption`; the key that they are kept under |",
+            "| `bundles.identity` | none; the age identity or SSH key that decrypts bundles |",
+            "| `bundles.signers` | the file `allowed_signers` beside this one: who may sign bundles, as in OpenSSH |",
             "| `notify.bell` | false; true rings the terminal's bell |",
             "| `notify.desktop` | false; true shows a message on the desktop, or through the terminal |",
             "| `notify.command` | none; a list of words: a program that gets each notice as JSON on standard input |",
@@ -135,8 +146,18 @@ def settings_page() -> str:
 
 def cli_page() -> str:
     parts = ["# Command line", "", "```console", "$ onrecord help", _onrecord("help"), "```"]
-    for verb in (verb.name for verb in shown()):
-        parts += ["", f"## {verb}", "", "```console", f"$ onrecord {verb} --help", _onrecord(verb, "--help"), "```"]
+    for verb in shown():
+        for words in ([verb.name], *([verb.name, action.name] for action in verb.actions)):
+            name = " ".join(words)
+            parts += [
+                "",
+                f"## {name}",
+                "",
+                "```console",
+                f"$ onrecord {name} --help",
+                _onrecord(*words, "--help"),
+                "```",
+            ]
     return "\n".join(parts)
 
 

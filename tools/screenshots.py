@@ -65,6 +65,12 @@ def acting(page: Any, base: str, id_: str) -> None:
     page.fill("dialog [name=text]", "Run the suite ten times, then close")
 
 
+def report(page: Any, file: str, _id: str) -> None:
+    page.goto(f"file://{file}#e26")
+    page.wait_for_selector("#inspector dl")
+    page.wait_for_timeout(200)
+
+
 PICTURES: dict[str, tuple[Callable[[Any, str, str], None], dict[str, Any]]] = {
     "web-home": (home, {}),
     "web-session": (session, {}),
@@ -73,6 +79,7 @@ PICTURES: dict[str, tuple[Callable[[Any, str, str], None], dict[str, Any]]] = {
     "web-attempts": (tab("attempts"), {}),
     "web-act": (acting, {"color_scheme": "dark"}),
     "web-phone": (home, {"viewport": {"width": 380, "height": 740}}),
+    "report": (report, {}),
     "web-phone-session": (session, {"viewport": {"width": 380, "height": 740}}),
 }
 """Each picture: what is on it, and how the browser is set up."""
@@ -98,7 +105,7 @@ def main() -> int:
                 context = browser.new_context(**({"viewport": {"width": 1300, "height": 800}} | options))
                 page = context.new_page()
                 page.goto(url)
-                show(page, url.partition("/?")[0], id_)
+                show(page, _exported(place) if show is report else url.partition("/?")[0], id_)
                 page.screenshot(path=str(FOLDER / f"{name}.png"))
                 context.close()
                 print(f"{name}.png {(FOLDER / f'{name}.png').stat().st_size // 1024} KB")
@@ -107,6 +114,18 @@ def main() -> int:
         server.wait()
         records.close()
     return 0
+
+
+def _environment(place: str) -> dict[str, str]:
+    return os.environ | {"HOME": place, "ONRECORD_PROJECT": samples.PROJECT, "GIT_AUTHOR_NAME": "Ada", "TZ": "UTC"}
+
+
+def _exported(place: str) -> str:
+    """The file of a report."""
+    file = f"{place}/{SESSION}.html"
+    command = [sys.executable, "-m", "onrecord", "export", SESSION, "--format", "html", "--out", file]
+    subprocess.run([*command, "--store", f"{place}/web.db"], env=_environment(place), check=True)
+    return file
 
 
 def _serve(place: str) -> tuple[subprocess.Popen[str], str]:
@@ -122,13 +141,7 @@ def _serve(place: str) -> tuple[subprocess.Popen[str], str]:
         f"{place}/web.db",
         "--allow-writes",
     ]
-    environment = os.environ | {
-        "HOME": place,
-        "ONRECORD_PROJECT": samples.PROJECT,
-        "GIT_AUTHOR_NAME": "Ada",
-        "TZ": "UTC",
-    }
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment(place))
     assert server.stdout is not None
     return server, json.loads(server.stdout.readline())["data"]["url"]
 

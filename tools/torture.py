@@ -18,6 +18,8 @@ import venv
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from marked import write_table
+
 from onrecord.testing.torture import ATTACKS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,7 +27,6 @@ PLACE = ROOT / ".torture"
 PAGE = ROOT / "docs" / "torture.md"
 RESULTS = ROOT / "docs" / "torture.json"
 DRIVERS = "onrecord.testing.torture.drivers"
-START, END = "<!-- table -->\n", "<!-- end of table -->\n"
 
 
 class Store(NamedTuple):
@@ -42,9 +43,17 @@ STORES = {
     "langgraph": Store(
         f"{DRIVERS}.langgraph:LangGraphDriver", ("langgraph==1.2.20", "langgraph-checkpoint-sqlite==3.1.2")
     ),
+    "our langgraph": Store(
+        f"{DRIVERS}.langgraph:OnrecordLangGraphDriver", ("langgraph==1.2.20", "langgraph-checkpoint-sqlite==3.1.2")
+    ),
     "adk-sqlite": Store(f"{DRIVERS}.adk:SqliteDriver", ADK),
     "adk-database": Store(f"{DRIVERS}.adk:DatabaseDriver", ADK),
+    "our adk": Store(f"{DRIVERS}.adk:OnrecordAdkDriver", ADK),
     "strands": Store(f"{DRIVERS}.strands:StrandsDriver", ("strands-agents==1.62.0",)),
+    "our openai-agents": Store(f"{DRIVERS}.our_openai_agents:OurOpenAIAgentsDriver", ("openai-agents==0.24.0",)),
+    "our strands": Store(f"{DRIVERS}.our_strands:OurStrandsDriver", ("strands-agents==1.62.0",)),
+    "our claude-agent-sdk": Store(f"{DRIVERS}.our_claude:OurClaudeDriver", ("claude-agent-sdk==0.2.182",)),
+    "our pydantic-ai": Store(f"{DRIVERS}.our_pydantic_ai:OurPydanticDriver", ("pydantic-ai-slim==2.66.0",)),
 }
 
 
@@ -111,8 +120,7 @@ def main() -> int:
     if chosen.write:
         results |= made
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        before, _, rest = PAGE.read_text().partition(START)
-        PAGE.write_text(before + START + table(results) + END + rest.partition(END)[2])
+        write_table(PAGE, "table", "./dev torture --write", table(results))
     return 0 if all(one["passed"] for result in made.values() for one in result["outcomes"]) else 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,12 +24,22 @@ from bench.coldstart.facts import (
 )
 from onrecord.vendors import port
 from tests.e2e.lab import Lab
-from tests.e2e.modelserver import Received
+from tests.e2e.modelserver import Received, patiently
+from tests.e2e.terminal import Terminal
+from tests.e2e.test_claude import TestClaude
+from tests.e2e.test_codex import TestCodex
+from tests.e2e.test_copilot import TestCopilot
+from tests.e2e.test_gemini import TestGemini
+from tests.e2e.test_opencode import TestOpencode
 from tests.e2e.wire import FENCED
 
 NAME = "cold"
 GO_ON = "Continue the work. [[say I will]]"
 PAUSE = "[[shell touch under-way && sleep 600]]"
+SETTLED_SECONDS = 4.0
+"""Time that a program needs to write a compacted conversation."""
+READY = {suite.programs[0]: suite.ready for suite in (TestClaude, TestCodex, TestCopilot, TestGemini, TestOpencode)}
+"""What each screen shows when it accepts a command."""
 WITHIN = 4 * 1024
 """How many bytes of our own text must be enough."""
 SUMMARY_EVERY = 3
@@ -65,6 +76,26 @@ class Seen(NamedTuple):
             sum(fact.kind in NEEDED for fact in (self.in_ours if self.ours else self.found)),
             sum(fact.kind in NEEDED for fact in self.facts),
         )
+
+
+class Compacted(NamedTuple):
+    """How a person compacts a conversation: in a terminal, by a command of the program."""
+
+    command: str
+    resume: tuple[str, ...]
+    """The words after the program's name that resume a conversation in a terminal."""
+    done: str
+    """What the screen shows afterwards."""
+
+
+COMPACTED_BY = {
+    "claude": Compacted("/compact", ("--resume", "{}"), r"Compacted"),
+    "codex": Compacted("/compact", ("resume", "{}"), r"Context compacted"),
+    "gemini": Compacted("/compress", ("-r", "{}"), r"Chat history compressed"),
+    "copilot": Compacted("/compact", ("--resume={}",), r"Compaction completed"),
+    "opencode": Compacted("/compact", ("-s", "{}"), r"▣\s+Compaction"),
+}
+"""Qwen Code is missing: it declines ("Compression was not beneficial for this history size")."""
 
 
 class Stage:
@@ -143,7 +174,7 @@ def plain(request: Received) -> str:
 
 
 def with_onrecord(stage: Stage) -> Iterator[Seen]:
-    """Three sessions on record: killed, resumed, compacted (where it needs no terminal), handed over, moved."""
+    """Three sessions on record: killed, resumed, compacted, handed over, moved."""
     lab, vendor = stage.lab, stage.vendor
     stage.onrecord("setup", vendor, stage.other, "--user", "--no-input")
     trust_hooks(lab, vendor, stage.other)
@@ -155,8 +186,8 @@ def with_onrecord(stage: Stage) -> Iterator[Seen]:
     before = stage.count()
     stage.onrecord("resume", NAME, "-p", f"{stage.plant(2)} [[say noted]]", "--yes")
     yield stage.seen("onrecord: kill -9, then resume", stage.first(before), 1, ours=True)
-    if vendor == "claude":
-        stage.onrecord("resume", NAME, "-p", "/compact", "--yes")
+    if vendor in COMPACTED_BY:
+        compact(stage, [sys.executable, "-m", "onrecord", "resume", NAME, "--yes", "--no-input"])
         before = stage.count()
         stage.onrecord("resume", NAME, "-p", GO_ON, "--yes")
         yield stage.seen("onrecord: after compaction", stage.first(before), 2, ours=True)
@@ -167,10 +198,24 @@ def with_onrecord(stage: Stage) -> Iterator[Seen]:
     yield emptied(stage)
 
 
+def compact(stage: Stage, resume: list[str]) -> None:
+    """Resume a conversation in a terminal, compact it there, and end the program.
+
+    The model server writes the summary: it answers a request without tools, or does what the last prompt says.
+    """
+    how = COMPACTED_BY[stage.vendor]
+    before = len(stage.lab.server.received)
+    stage.lab.server.aside = summary()
+    terminal = Terminal(stage.lab, resume)
+    terminal.shows(READY[stage.vendor])
+    terminal.say(how.command, how.done)
+    patiently(lambda: len(stage.lab.server.received) > before, "the model was asked for a summary")
+    time.sleep(SETTLED_SECONDS)
+    stage.lab.room.clear()
+
+
 def trust_hooks(lab: Lab, *vendors: str) -> None:
     """Codex runs hooks only after a person accepted them once, in a terminal."""
-    from tests.e2e.test_codex import TestCodex
-
     if "codex" in vendors:
         TestCodex().accept_hooks(lab)
 
@@ -223,9 +268,9 @@ def without_onrecord(stage: Stage) -> Iterator[Seen]:
     before = stage.count()
     lab.run(cli.resume(vendor_id, GO_ON))
     yield stage.seen("vendor's own resume, second time", stage.first(before), 2)
-    if vendor == "claude":
+    if vendor in COMPACTED_BY:
         lab.run(cli.resume(vendor_id, f"Sum it up. [[say {summary()}]]"))
-        lab.run(cli.resume(vendor_id, "/compact"))
+        compact(stage, [vendor, *(word.format(vendor_id) for word in COMPACTED_BY[vendor].resume)])
         before = stage.count()
         lab.run(cli.resume(vendor_id, GO_ON))
         yield stage.seen("vendor's compaction summary", stage.first(before), 2)

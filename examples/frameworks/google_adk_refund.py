@@ -1,5 +1,6 @@
 """An agent of Google ADK pays a refund and is killed inside the tool; run it again: nothing is paid twice.
 
+    pip install "onrecord[google-adk]"
     python examples/frameworks/google_adk_refund.py /tmp/refund --kill      # dies inside the tool
     python examples/frameworks/google_adk_refund.py /tmp/refund             # resumes the invocation
 
@@ -23,7 +24,7 @@ from google.genai import types
 import onrecord
 from onrecord.frameworks.google_adk import OnrecordPlugin, OnrecordSessionService
 
-place = Path(sys.argv[1])
+place = Path(sys.argv[1] if sys.argv[1:] else sys.exit(__doc__))
 place.mkdir(exist_ok=True)
 
 

@@ -1,5 +1,6 @@
 """A LangGraph graph pays a refund and is killed inside the tool; run it again and it continues, and pays nothing twice.
 
+    pip install "onrecord[langgraph]"
     python examples/frameworks/langgraph_refund.py /tmp/refund --kill      # dies inside the tool
     python examples/frameworks/langgraph_refund.py /tmp/refund             # continues
 
@@ -21,7 +22,7 @@ import onrecord
 from onrecord.frameworks.langgraph import OnrecordSaver
 from onrecord.frameworks.langgraph_tools import aonce, once
 
-place = Path(sys.argv[1])
+place = Path(sys.argv[1] if sys.argv[1:] else sys.exit(__doc__))
 place.mkdir(exist_ok=True)
 
 

@@ -1,5 +1,6 @@
 """An agent of openai-agents pays a refund and is killed inside the tool; run it again: nothing is paid twice.
 
+    pip install "onrecord[openai-agents]"
     python examples/frameworks/openai_agents_refund.py /tmp/refund --kill      # dies inside the tool
     python examples/frameworks/openai_agents_refund.py /tmp/refund             # continues
 
@@ -18,7 +19,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 import onrecord
 from onrecord.frameworks.openai_agents import OnrecordSession
 
-place = Path(sys.argv[1])
+place = Path(sys.argv[1] if sys.argv[1:] else sys.exit(__doc__))
 place.mkdir(exist_ok=True)
 
 

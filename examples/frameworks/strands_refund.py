@@ -1,5 +1,6 @@
 """An agent of Strands pays a refund and is killed inside the tool; run it again: nothing is paid twice.
 
+    pip install "onrecord[strands]"
     python examples/frameworks/strands_refund.py /tmp/refund --kill      # dies inside the tool
     python examples/frameworks/strands_refund.py /tmp/refund             # continues
 
@@ -21,7 +22,7 @@ from strands.session.repository_session_manager import RepositorySessionManager
 import onrecord
 from onrecord.frameworks.strands import OnrecordHooks, OnrecordRepository
 
-place = Path(sys.argv[1])
+place = Path(sys.argv[1] if sys.argv[1:] else sys.exit(__doc__))
 place.mkdir(exist_ok=True)
 
 

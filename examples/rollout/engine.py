@@ -29,7 +29,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from tokenizers import Tokenizer
 
-from onrecord.rollout.server.serving import listen
+from onrecord.machine.http_server import listen
 
 WORDS = ("the", "result", "is", "sum", "of", "these", "two", "numbers", "and", "next", "one", "please", "careful")
 CALL = re.compile(r"<tool_call>(\{.*?\})</tool_call>", re.DOTALL)

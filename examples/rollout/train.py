@@ -4,6 +4,9 @@ Run it: `python examples/rollout/train.py [--steps 16]`. The policy is a real on
 low-rank bigram model in NumPy. It earns a reward for every digit it says. The engine samples from it, updates of the
 weights abort some generations, and the proxy continues them. The trainer reads the samples: exact ids, the logprobs
 they were sampled with, and rewards. Then the same run trains on re-tokenised text, as many trainers do.
+
+Each rollout has a seed, which the engine samples with: the same run gives the same rewards, whatever the order in which
+its requests arrive.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -53,6 +57,12 @@ class Policy:
         logits -= logits.max(axis=-1, keepdims=True)
         return np.asarray(logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)))
 
+    def divergence(self, sampled: list[int], assumed: list[int]) -> Floats:
+        """KL of what a trainer assumes from what was sampled from, at each position; 0 if the ids before are equal."""
+        count = min(len(sampled), len(assumed))
+        theirs, ours = (np.delete(self.logprobs(ids[:count]), self.end, axis=1) for ids in (sampled, assumed))
+        return np.asarray((np.exp(theirs) * (theirs - ours)).sum(axis=1))
+
     def learn(self, lines: list[tuple[list[int], list[int], float]]) -> None:
         """One step of REINFORCE: (tokens before, tokens said, advantage)."""
         read, write = np.zeros_like(self.read), np.zeros_like(self.write)
@@ -69,11 +79,11 @@ class Policy:
 
 
 class Engine:
-    """An HTTP server that samples from the policy by ids; every ninth generation is cut short by an update."""
+    """An HTTP server that samples from the policy by ids; about every ninth generation is cut short by an update."""
 
     def __init__(self, policy: Policy, tokenizer: Tokenizer, seed: int) -> None:
-        self.policy, self.tokenizer = policy, tokenizer
-        self.random, self.lock, self.asked, self.aborted = np.random.default_rng(seed), threading.Lock(), 0, 0
+        self.policy, self.tokenizer, self.seed = policy, tokenizer, seed
+        self.lock, self.aborted = threading.Lock(), 0
         engine = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -81,7 +91,7 @@ class Engine:
 
             def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                body = json.dumps(engine.answer(asked["input_ids"], asked["max_tokens"])).encode()
+                body = json.dumps(engine.answer(asked["input_ids"], asked["max_tokens"], asked["seed"])).encode()
                 self.send_response(200)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
@@ -96,15 +106,15 @@ class Engine:
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,))
         self.thread.start()
 
-    def answer(self, prompt: list[int], left: int) -> dict[str, Any]:
+    def answer(self, prompt: list[int], left: int, seed: int) -> dict[str, Any]:
         """Sample until the turn is complete, or until an update of the weights aborts it."""
+        random = np.random.default_rng((self.seed, seed, len(prompt)))
         with self.lock:
-            self.asked += 1
-            cut = self.asked % ABORT_EVERY == 0 and left > 1
+            cut = left == SAID and random.integers(ABORT_EVERY) == 0
             ids, rows, last = [], [], prompt[-1]
             for _ in range(left // 2 if cut else left):
                 scores = self.policy.logprobs([last])[0]
-                last = int(self.random.choice(len(scores), p=np.exp(scores)))
+                last = int(random.choice(len(scores), p=np.exp(scores)))
                 ids.append(last)
                 rows.append([float(scores[last]), last, None])
             self.aborted += cut
@@ -123,14 +133,16 @@ class Engine:
         self.server.server_close()
 
 
-def roll_out(url: str, name: str) -> dict[str, Any]:
+def roll_out(url: str, step: int, number: int) -> dict[str, Any]:
     """One rollout through the proxy, with its reward on record; returns its sample."""
+    asked = {"name": f"{step}-{number}", "group": str(step)}
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
-        session = http.post("/sessions", json={"name": name, "group": name.partition("-")[0]}).json()["session_id"]
+        session = http.post("/sessions", json=asked).json()["session_id"]
         messages: list[dict[str, Any]] = []
         for turn in range(TURNS):
             messages.append({"role": "user", "content": f"Say numbers, {turn}."})
-            body = {"model": "policy", "messages": messages, "max_tokens": SAID}
+            seed = step * ROLLOUTS + number
+            body = {"model": "policy", "messages": messages, "max_tokens": SAID, "seed": seed}
             reply = http.post(f"/sessions/{session}/v1/chat/completions", json=body).raise_for_status().json()
             messages.append(reply["choices"][0]["message"])
         said = "".join(message["content"] for message in messages if message["role"] == "assistant")
@@ -176,6 +188,8 @@ class Result:
         self.drifted = self.tokens = self.aborted = 0
         self.difference = 0.0
         """How far the trainer's logprobs are from the engine's at step 0, on average; 0 if the ids are the same."""
+        self.kl = 0.0
+        """KL of the trainer's distributions from the engine's at step 0, on average."""
 
 
 def train(place: Path, *, exact: bool, steps: int, seed: int = 3) -> Result:
@@ -188,11 +202,10 @@ def train(place: Path, *, exact: bool, steps: int, seed: int = 3) -> Result:
     try:
         with proxy(store, engine.url, place / "tokenizer", *options) as server, ThreadPoolExecutor(4) as threads:
             for step in range(steps):
-                names = [f"{step}-{number}" for number in range(ROLLOUTS)]
-                samples = list(threads.map(lambda name: roll_out(server.url, name), names))
+                samples = list(threads.map(partial(roll_out, server.url, step), range(ROLLOUTS)))
                 rewards = np.array([sample["reward"] for sample in samples])
                 result.rewards.append(float(rewards.mean()))
-                lines, gaps = [], []
+                lines, gaps, divergences = [], [], []
                 advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
                 for sample, advantage in zip(samples, advantages, strict=True):
                     for turn in turns_of(sample):
@@ -202,9 +215,10 @@ def train(place: Path, *, exact: bool, steps: int, seed: int = 3) -> Result:
                         result.tokens += len(turn[1])
                         lines.append((before, said, float(advantage)))
                         scores = policy.logprobs(before)[np.arange(len(said)), said]
+                        divergences += policy.divergence(turn[0], before).tolist()
                         gaps += [abs(mine - theirs) for mine, theirs in zip(scores, turn[2], strict=False)]
                 if step == 0:
-                    result.difference = float(np.mean(gaps))
+                    result.difference, result.kl = float(np.mean(gaps)), float(np.mean(divergences))
                 policy.learn(lines)
             result.aborted = engine.aborted
     finally:
@@ -225,7 +239,7 @@ def main() -> None:
             print(f"[{name}] reward by step: {curve} ... {result.rewards[-1]:.2f}")
             print(
                 f"[{name}] {result.drifted / result.tokens:.0%} of the tokens drifted; at step 0 the trainer's "
-                f"logprobs differ by {result.difference:.3f} from the engine's; "
+                f"logprobs differ by {result.difference:.3f} from the engine's (KL {result.kl:.3f}); "
                 f"{result.aborted} generations were aborted and continued",
                 flush=True,
             )

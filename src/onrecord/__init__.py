@@ -7,6 +7,8 @@ TYPE_CHECKING = False
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from onrecord import aio as aio
+    from onrecord import errors as errors
     from onrecord.connection import connect, instructions
     from onrecord.errors import OnrecordError
     from onrecord.log.events import Event
@@ -87,6 +89,9 @@ _HOMES = {
     "Usage": "views.values",
 }
 
+_MODULES = frozenset({"aio", "errors"})
+"""Public modules: `onrecord.errors.SessionNotFound` needs no import of its own."""
+
 __all__ = [
     "Agent",
     "Anchor",
@@ -132,15 +137,17 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Public names load on first use, so that a hook pays only for what it touches."""
-    if name not in _HOMES:
+    if name not in _HOMES and name not in _MODULES:
         raise AttributeError(f"module 'onrecord' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"onrecord.{name}")
     module = import_module(f"onrecord.{_HOMES[name]}")
     value = globals()[name] = getattr(module, name)
     return value
 
 
 def __dir__() -> list[str]:
-    """The public names, also those that are not loaded yet."""
-    return sorted({*globals(), *_HOMES})
+    """The public names, loaded or not. Other modules are left out, although they appear here once they are loaded."""
+    return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})

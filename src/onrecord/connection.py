@@ -6,18 +6,27 @@ Every command passes through here, so pathlib, urllib and typing are left to tho
 from __future__ import annotations
 
 import os
+import stat
 
-from onrecord.environment import AUTO_VARIABLE, CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
+from onrecord.environment import (
+    AUTO_VARIABLE,
+    CONFIG_VARIABLE,
+    FOLLOW_VARIABLE,
+    PROJECT_VARIABLE,
+    STORE_VARIABLE,
+    TENANT_VARIABLE,
+)
 from onrecord.errors import InvalidInput, NotFound, StoreCorrupt, StoreError
 from onrecord.work.project import Project, project_at, project_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from types import ModuleType
     from typing import Any
 
     from onrecord.log.store import Store
+    from onrecord.machine.session_keys import SessionKeys
     from onrecord.session.funnel import Rules
     from onrecord.session.handle import Session
     from onrecord.session.retention import Policy
@@ -29,13 +38,12 @@ if TYPE_CHECKING:
 
 PROFILE_BYTES = 256 * 1024
 """How much of a profile's file is read."""
-DOTENV_FILES, DOTENV_BYTES = 10, 64 * 1024
-"""How many .env files of a project are read, and how much of each."""
 _SQLITE_OPTIONS = ("durability",)
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
 _SETTINGS = {
     "store": str, "project": str, "retention": dict, "stealth": bool, "auto_register": bool, "auto_register_in": list,
-    "auto_register_not_in": list, "notify": dict, "secrets": dict,
+    "auto_register_not_in": list, "notify": dict, "secrets": dict, "encryption": dict, "bundles": dict,
+    "follow": bool, "session_keys": dict,
 }  # fmt: skip
 
 
@@ -46,10 +54,22 @@ def connect(url: str | None = None, *, project: str | None = None) -> SessionSto
     directory. The project is the given one, ONRECORD_PROJECT, `project` in the configuration, or that of the working
     directory. An absolute path means the project of that directory: its repository, in whichever clone or worktree.
     """
+    return _sessions(open_store(store_url(url)), project)
+
+
+def connect_tenant(tenant: str, url: str, *, project: str | None = None) -> SessionStore:
+    """The sessions of one tenant of a store in PostgreSQL whose URL names none."""
+    from onrecord.session.funnel import configure
+
+    store = _postgres().PostgresStore(url, tenant=tenant, session_keys=session_keys)
+    return _sessions(configure(store, secret_rules), project)
+
+
+def _sessions(store: Store, project: str | None) -> SessionStore:
     from onrecord.session.session_store import SessionStore
 
     here = project_here() if project is None else project_named(project) if os.path.isabs(project) else Project(project)
-    return SessionStore(open_store(store_url(url)), project=here.key, also=here.also, place=here.root)
+    return SessionStore(store, project=here.key, also=here.also, place=here.root)
 
 
 def project_here() -> Project:
@@ -89,9 +109,10 @@ def _bare_store(url: str) -> Store:
         from onrecord.stores.sqlite import SQLiteStore
 
         path, options = _sqlite_place(url) if scheme else (url, {})
-        return SQLiteStore(os.path.expanduser(path), **options)
+        return SQLiteStore(os.path.expanduser(path), key=store_key, session_keys=session_keys, **options)
     if scheme in _POSTGRES_SCHEMES:
-        store: Store = _postgres().PostgresStore(url, tenant=os.environ.get(TENANT_VARIABLE))
+        tenant = os.environ.get(TENANT_VARIABLE)
+        store: Store = _postgres().PostgresStore(url, tenant=tenant, session_keys=session_keys)
         return store
     raise InvalidInput(
         f"unknown kind of store: {scheme}://",
@@ -121,57 +142,48 @@ def shown_url(url: str) -> str:
     return address_of(url, os.environ.get(TENANT_VARIABLE)).shown
 
 
-def make_store(url: str, owner: str | None, app: str | None) -> dict[str, Any]:
-    """Create a store in a PostgreSQL database: roles, tables, policies and grants. An existing one is left as it is."""
-    schema, place = _schema_and_place(url)
-    roles = schema.Roles(owner or schema.OWNER, app or schema.APP)
-    return _told(schema.initialise(place, roles), place)
+def of_tenant(url: str, tenant: str) -> str:
+    """The URL of the same store in PostgreSQL for another tenant."""
+    owners_desk(url)
+    from onrecord.stores.postgres.address import with_tenant
+
+    return with_tenant(url, tenant)
 
 
-def migrate_store(url: str) -> dict[str, Any]:
-    """Bring the schema of a store in PostgreSQL up to date while others work with it."""
-    schema, place = _schema_and_place(url)
-    return _told(schema.migrate(place), place)
-
-
-def _schema_and_place(url: str) -> tuple[Any, Any]:
+def owners_desk(url: str) -> tuple[ModuleType, Any]:
+    """What the owner of a store in PostgreSQL does with it (`stores/postgres/people`), and the store's address."""
     if url.partition("://")[0] not in _POSTGRES_SCHEMES:
         raise InvalidInput(
             f"{shown_url(url)} is not a PostgreSQL URL",
-            hint="a store in a file is created and upgraded when it is first used",
+            hint="use postgresql://user@host/database; a store in a file needs no setup, and has no tenants",
         )
-    return _postgres().schema, _postgres().address_of(url, os.environ.get(TENANT_VARIABLE))
+    place = _postgres().address_of(url, os.environ.get(TENANT_VARIABLE))
+    from onrecord.stores.postgres import people
 
-
-def _told(done: Any, place: Any) -> dict[str, Any]:
-    roles: dict[str, Any] = done.roles._asdict()
-    return {"store": place.shown, "before": done.before, "schema": done.after} | roles
+    return people, place
 
 
 def glance(url: str | None, project: str, name: str | None, also: tuple[str, ...] = ()) -> Present | None:
-    """What the gate needs to know of a session, quickly; None if the session has to be opened for that.
-
-    Without a name, it is the only live session of the project; `also` are other names of it.
-    """
+    """What the gate needs to know of a session, or of the project's only live one; None if it has to be opened."""
     file = store_file(url)
     if file is None:
         return None
     from onrecord.stores.sqlite.glance import look
 
-    return look(file, (project, *also), name)
+    return look(file, (project, *also), name, store_key)
 
 
-def glance_linked(url: str | None, link: str) -> Linked | None:
+def glance_linked(url: str | None, link: str, kinds: Iterable[str] | None = None) -> Linked | None:
     """The session and agent of a linked conversation, quickly; None if the session has to be opened for that.
 
-    A store that does not exist has no conversations.
+    A store that does not exist has no conversations. With `kinds`, only what events of these kinds say is present.
     """
     file = store_file(url)
     if file is None:
         return None
     from onrecord.stores.sqlite.glance import Linked, look_linked
 
-    return look_linked(file, link) if os.access(file, os.F_OK) else Linked()
+    return look_linked(file, link, store_key, kinds) if os.access(file, os.F_OK) else Linked()
 
 
 def restore(backup: str, url: str | None = None, *, check: Callable[[SessionStore], None]) -> str | None:
@@ -180,11 +192,13 @@ def restore(backup: str, url: str | None = None, *, check: Callable[[SessionStor
     if file is None:
         raise InvalidInput(f"{store_url(url)} is not a file, so a backup cannot replace it")
     from onrecord.session.session_store import SessionStore
+    from onrecord.stores.sqlite import SQLiteStore
     from onrecord.stores.sqlite.restore import restore as put_in_place
 
     def checked(copy: str) -> None:
         try:
-            records = SessionStore(open_store(copy))
+            keys = session_keys(f"{os.path.realpath(file)}.keys")
+            records = SessionStore(SQLiteStore(copy, key=store_key, session_keys=lambda _beside: keys))
         except StoreCorrupt:
             raise StoreCorrupt(
                 f"{backup} is damaged, or it is not a backup of a store",
@@ -193,7 +207,34 @@ def restore(backup: str, url: str | None = None, *, check: Callable[[SessionStor
         with records:
             check(records)
 
-    return put_in_place(backup, file, checked)
+    return put_in_place(backup, file, checked, store_key)
+
+
+def is_store(file: str) -> bool:
+    """Whether a file is a store of ours, judged by its first bytes alone."""
+    from onrecord.stores.sqlite.connection import is_store as ours
+
+    return ours(file)
+
+
+def store_key() -> bytes | None:
+    """The key of encrypted stores: ONRECORD_KEY, or what `[encryption]` in the settings names; None without either."""
+    from onrecord.machine.keys import configured_key
+
+    return configured_key(settings().get("encryption", {}))
+
+
+def session_keys(beside: str | None = None) -> SessionKeys:
+    """The keys of single sessions: in the directory that `[session_keys]` names, or `beside`; under its store key."""
+    from onrecord.machine.keys import configured_key
+    from onrecord.machine.session_keys import SessionKeys
+
+    chosen = dict(settings().get("session_keys", {}))
+    directory = chosen.pop("directory", None)
+    if directory is not None and not (isinstance(directory, str) and directory):
+        raise InvalidInput("session_keys: 'directory' is not the path of a directory")
+    place = os.path.abspath(os.path.expanduser(directory)) if directory else beside
+    return SessionKeys(place, lambda: configured_key(chosen, "session_keys") or store_key())
 
 
 def _sqlite_place(url: str) -> tuple[str, dict[str, Any]]:
@@ -233,28 +274,26 @@ def config_path() -> str:
 
 def settings() -> dict[str, Any]:
     """The user's settings; docs/reference/settings.md lists them."""
+    path, hint = config_path(), f"correct it, or set {CONFIG_VARIABLE} to another file"
     try:
-        with open(config_path(), "rb") as file:
+        if path != os.devnull and not stat.S_ISREG(os.stat(path).st_mode):
+            raise InvalidInput(f"{path} is not a regular file", hint=hint)
+        with open(path, "rb") as file:
             text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as problem:
-        raise InvalidInput(
-            f"{config_path()} cannot be read: {problem.strerror}",
-            hint=f"correct it, or set {CONFIG_VARIABLE} to another file",
-        ) from None
+        raise InvalidInput(f"{path} cannot be read: {problem.strerror}", hint=hint) from None
     from onrecord.machine.toml import loads
 
     try:
         found = loads(text.decode())
     except ValueError as problem:
-        raise InvalidInput(f"{config_path()} cannot be read: {problem}", hint="it must be a TOML file") from None
+        raise InvalidInput(f"{path} cannot be read: {problem}", hint="it must be a TOML file") from None
     for name, value in found.items():
         if name not in _SETTINGS or not isinstance(value, _SETTINGS[name]):
-            raise InvalidInput(
-                f"{config_path()}: {name!r} is not a setting, or has the wrong type",
-                hint="docs/reference/settings.md lists the settings",
-            )
+            wrong = f"{path}: {name!r} is not a setting, or has the wrong type"
+            raise InvalidInput(wrong, hint="docs/reference/settings.md lists the settings")
     return found
 
 
@@ -273,6 +312,12 @@ def is_automatic(directory: str = os.curdir) -> bool:
     places = (os.path.realpath(directory), *project_at(directory).names)
     on, off = (_nearest(found.get(name, ()), places) for name in ("auto_register_in", "auto_register_not_in"))
     return on > off if on != off else bool(found.get("auto_register"))
+
+
+def is_following() -> bool:
+    """Whether hooks start a process that copies a conversation while it grows: ONRECORD_FOLLOW, else `follow`."""
+    chosen = os.environ.get(FOLLOW_VARIABLE)
+    return chosen != "0" if chosen else bool(settings().get("follow", True))
 
 
 def _nearest(folders: list[object], places: tuple[str, ...]) -> int:
@@ -342,7 +387,7 @@ def workspace_paths(session: Session, url: str | None = None) -> Paths:
     """Where STATE.md and NOTE.md of a session are: in the worktree, or beside the store where stealth is wanted."""
     from pathlib import Path
 
-    from onrecord.work.project import worktree_for
+    from onrecord.work.project import git_directory, worktree_for
     from onrecord.workspace.files import STEALTH_KEY, Paths
 
     stealth = session.views.facts.scratch.get(STEALTH_KEY)
@@ -350,7 +395,8 @@ def workspace_paths(session: Session, url: str | None = None) -> Paths:
         folder = Path(data_directory(url)) / "sessions" / session.id
         return Paths(folder / "STATE.md", folder / "NOTE.md")
     root = Path(worktree_for(session, os.curdir))
-    return Paths(root / "STATE.md", root / ".onrecord" / "NOTE.md")
+    git = git_directory(str(root))
+    return Paths(root / "STATE.md", root / ".onrecord" / "NOTE.md", Path(git) if git else None)
 
 
 def profile_files() -> dict[str, str]:
@@ -382,7 +428,7 @@ def load_profile(name: str) -> Profile:
         with open(path, "rb") as file:
             return check(tomllib.loads(file.read(PROFILE_BYTES).decode()), path if is_path else f"profile {name}")
     except OSError as problem:
-        raise NotFound(f"{path} cannot be read: {problem.strerror}", hint="a profile is a TOML file") from None
+        raise InvalidInput(f"{path} cannot be read: {problem.strerror}", hint="a profile is a TOML file") from None
     except (ValueError, RecursionError) as problem:
         raise InvalidInput(f"{path} is not valid TOML: {problem}", hint="a profile is a TOML file") from None
 
@@ -391,7 +437,6 @@ def instructions(profile: str | Profile | None = None, *, into: str | None = Non
     """The short block an agent needs, for a profile by name; with `into`, a prompt that has it exactly once.
 
     With `tools`, the agent has the tools of our MCP server, and the block has only what they do not say.
-
     In Jinja2: `environment.globals["onrecord_instructions"] = onrecord.instructions("research")`, and after rendering
     `onrecord.instructions("research", into=rendered)`, so that no override of a template can lose it.
     """
@@ -426,14 +471,8 @@ def secret_rules() -> Rules:
 
     chosen = settings().get("secrets", {})
     lists = {"redact_in": "redact", "refuse_in": "refuse", "keep_in": "keep"}
-    kinds = {
-        "policy": str,
-        "environment": bool,
-        "personal": bool,
-        "rules": list,
-        "allow": list,
-        **dict.fromkeys(lists, list),
-    }
+    kinds: dict[str, type] = {"policy": str, "environment": bool, "personal": bool, "rules": list, "allow": list}
+    kinds |= dict.fromkeys(lists, list)
     for name, value in chosen.items():
         if name not in kinds or not isinstance(value, kinds[name]) or (name == "policy" and value not in POLICIES):
             raise InvalidInput(
@@ -442,7 +481,9 @@ def secret_rules() -> Rules:
             )
     known = {}
     if chosen.get("environment", True):
-        known = known_values(_dotenv(), "dotenv") | known_values(os.environ, "environment")
+        from onrecord.work.dotenv import dotenv
+
+        known = known_values(dotenv(os.curdir), "dotenv") | known_values(os.environ, "environment")
     policies = {str(project): policy for name, policy in lists.items() for project in chosen.get(name, ())}
     if not chosen.keys() & {"rules", "allow", "personal"}:
         return Rules(chosen.get("policy", "redact"), policies, known)
@@ -452,34 +493,8 @@ def secret_rules() -> Rules:
     return Rules(chosen.get("policy", "redact"), policies, known, own, allowed(chosen.get("allow", [])))
 
 
-def _dotenv() -> dict[str, str]:
-    """The variables of the .env files at the top of this worktree."""
-    from onrecord.work.project import find_worktree
+def retention_policy(decided: Mapping[str, Any] | None = None) -> Policy:
+    """The retention policy of the settings; what the owner of a store `decided` for a tenant takes their place."""
+    from onrecord.session.retention import policy_of
 
-    found: dict[str, str] = {}
-    try:
-        with os.scandir(find_worktree(os.curdir)) as entries:
-            files = sorted(one.path for one in entries if one.name == ".env" or one.name.startswith(".env."))
-        for path in files[:DOTENV_FILES]:
-            if os.path.isfile(path):
-                from onrecord.redaction.known import variables_of
-
-                with open(path, "rb") as file:
-                    found |= variables_of(file.read(DOTENV_BYTES).decode(errors="replace"))
-    except OSError:
-        return found
-    return found
-
-
-def retention_policy() -> Policy:
-    """The retention policy of the settings, with defaults for the rest. A negative number means never."""
-    from onrecord.session.retention import Policy
-
-    chosen = settings().get("retention", {})
-    for name, days in chosen.items():
-        if name not in Policy._fields or isinstance(days, bool) or not isinstance(days, int | float):
-            raise InvalidInput(
-                f"retention: {name!r} is not a setting, or not a number of days",
-                hint=f"use {', '.join(Policy._fields)}",
-            )
-    return Policy(**{name: None if days < 0 else days for name, days in chosen.items()})
+    return policy_of(settings().get("retention", {}) | dict(decided or {}))

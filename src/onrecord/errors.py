@@ -14,7 +14,7 @@
     │   ├── LeaseHeld · LeaseLost
     │   ├── TurnConflict · EffectUnknown · ToolTimedOut
     │   ├── TrajectoryMoved · SessionFrozen · SessionRetired
-    │   └── ConversationInUse · NotRestored · FromElsewhere
+    │   └── ConversationInUse · NotRestored · FromElsewhere · UntrustedBundle
     ├── BudgetExhausted · BudgetExceeded
     ├── CompactionFailed
     ├── TokenMismatch · AssemblyFailed
@@ -22,13 +22,14 @@
     ├── DamagedLog · DamagedBundle
     ├── TokenizationFailed · BadReply · UpstreamFailed · TurnAborted · ProxyBusy
     └── StoreError
-        ├── NoStore · StoreBusy · StoreFull · StoreReadOnly
-        └── StoreTooNew · StoreCorrupt · StoreUnsafe · StoreMoved · OutcomeUnknown
+        ├── NoStore · StoreBusy · StoreFull · StoreReadOnly · TenantRefused
+        ├── SessionLocked
+        └── StoreTooNew · StoreCorrupt · StoreUnsafe · StoreLocked · StoreMoved · OutcomeUnknown
 
 The first line of a message is a sentence a person can act on. `hint` says what to do next, in words that are true in
-Python and anywhere else; it never names a command. `step` is a key for the same advice: a surface that has commands
-looks up its own text by `step` or `code`, and fills in the details. `code` is stable for programs. `retryable` says
-whether the same call may succeed later without any change by the caller.
+Python and anywhere else; it never names a command. A traceback shows it as a note. `step` is a key for the same
+advice: a surface that has commands looks up its own text by `step` or `code`, and fills in the details. `code` is
+stable for programs. `retryable` says whether the same call may succeed later without any change by the caller.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class OnrecordError(Exception):
         self.details = details
         for name, value in details.items():
             setattr(self, name, value)
+        if self.hint:
+            self.add_note(f"hint: {self.hint}")  # a traceback shows it below the message
 
 
 class InvalidInput(OnrecordError):
@@ -185,6 +188,8 @@ class LeaseHeld(Conflict):
     code = "lease_held"
     retryable = True
     holder: dict[str, object]
+    until: int
+    """When it ends, if its holder does not renew it: microseconds since 1970."""
 
 
 class LeaseLost(Conflict):
@@ -258,6 +263,12 @@ class FromElsewhere(Conflict):
 
     code = "from_elsewhere"
     hint = "look at the command first, then agree to it"
+
+
+class UntrustedBundle(Conflict):
+    """The bundle is not for this reader, or not from the sender who was asked for; nothing was imported."""
+
+    code = "untrusted_bundle"
 
 
 class BudgetExhausted(OnrecordError):
@@ -390,6 +401,13 @@ class StoreReadOnly(StoreError):
     hint = "check the permissions and the mount, or set ONRECORD_STORE to another path"
 
 
+class TenantRefused(StoreError):
+    """The login may not work for this tenant. The answer is the same whether or not the tenant exists."""
+
+    code = "tenant_refused"
+    hint = "name a tenant of this login in the URL, or ask the owner of the store to grant it"
+
+
 class StoreTooNew(StoreError):
     """A newer version of onrecord made this store."""
 
@@ -408,6 +426,21 @@ class StoreUnsafe(StoreError):
     """The store is not safe where it is: another owner, wide permissions or a network file system."""
 
     code = "store_unsafe"
+
+
+class StoreLocked(StoreError):
+    """The key of an encrypted store is missing, unreadable or wrong, or there are no ciphers; nothing was changed."""
+
+    code = "store_locked"
+    hint = "name the key in ONRECORD_KEY, or under [encryption] in the settings"
+
+
+class SessionLocked(StoreError):
+    """The key of this session is missing or was destroyed: its content cannot be read, and nothing can be added."""
+
+    code = "session_locked"
+    hint = "put a copy of its key there, or name the directory of the keys under [session_keys] in the settings"
+    destroyed: bool = False
 
 
 class StoreMoved(StoreError):

@@ -7,8 +7,11 @@ A refusal that repeats becomes a question to a person.
 
 from __future__ import annotations
 
-from onrecord.shell import CERTAIN, LIKELY, UNSEEN
-from onrecord.views.attempts import FAILED, LOST, RUNNING, status_of
+import posixpath
+
+from onrecord.shell import CERTAIN, LIKELY, UNSEEN, is_below
+from onrecord.shell.splitting import OPERATORS, join, quote, split
+from onrecord.views.attempts import FAILED, LOST, RUNNING, in_worktree, status_of
 from onrecord.views.gates import ground
 from onrecord.views.render import one_line
 
@@ -134,24 +137,17 @@ def act_of(tool: str, *, has_path: bool, has_command: bool) -> str:
 
 def command_of(text: str) -> tuple[str, ...]:
     """A command as an argument list; a text that is not a shell command remains one argument."""
-    import shlex
-
     try:
-        return tuple(shlex.split(text))
+        return tuple(split(text))
     except ValueError:
         return (text,)
 
 
 def commands_of(text: str) -> list[tuple[str, ...]]:
     """The simple commands of a command line. One that redirects to a file ends with the operator and the file."""
-    import shlex
-
-    lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
     commands: list[list[str]] = [[]]
     try:
-        for word in lexer:
+        for word in split(text.replace("\n", " ; "), OPERATORS):
             if word and all(letter in ";&|()" for letter in word):
                 commands.append([])
             else:
@@ -163,9 +159,7 @@ def commands_of(text: str) -> list[tuple[str, ...]]:
 
 def signature_of_command(command: Sequence[str]) -> str:
     """What makes two commands the same: their arguments."""
-    import shlex
-
-    return shlex.join(command)
+    return join(command)
 
 
 def decide(request: ToolRequest, present: Present, now: int, gone: Gone) -> Verdict:
@@ -238,14 +232,14 @@ def _writes_a_file(command: tuple[str, ...]) -> bool:
 def _closed(_request: ToolRequest, present: Present, _now: int, _gone: Gone) -> Iterator[Verdict]:
     # An erased session refuses nothing.
     if present.status in ("closed", "archived"):
-        step, name = present.stopped(), _quoted(present.name)
+        step, name = present.stopped(), quote(present.name)
         reason = f"session {present.name} is {present.status}"
         yield Verdict(DENY, CLOSED, reason, f"onrecord resume {name} --reopen", positions=(step["position"],))
 
 
 def _paused(_request: ToolRequest, present: Present, _now: int, _gone: Gone) -> Iterator[Verdict]:
     if present.status == "paused":
-        step, name = present.stopped(), _quoted(present.name)
+        step, name = present.stopped(), quote(present.name)
         why = f": {one_line(step['reason'], ADVICE_WIDTH)}" if step["reason"] else ""
         reason = f"session {present.name} is paused{why}"
         yield Verdict(DENY, PAUSED, reason, f"onrecord resume {name}", positions=(step["position"],))
@@ -253,39 +247,63 @@ def _paused(_request: ToolRequest, present: Present, _now: int, _gone: Gone) -> 
 
 def edit_of(request: ToolRequest) -> str:
     """Whether a request edits files of its worktree: certain, likely or not seen."""
-    if request.act != RUN:
-        return CERTAIN if request.act == EDIT else UNSEEN
+    root = request.worktree["root"] if request.worktree else ""
+    if request.act == EDIT:
+        outside = root and request.paths and not any(is_below(path, root) for path in _whole_paths(request, root))
+        return UNSEEN if outside else CERTAIN
+    return _edit_in_line(request, root) if request.act == RUN else UNSEEN
+
+
+def _edit_in_line(request: ToolRequest, root: str, home: str = "") -> str:
     from onrecord.shell.edits import edit_in
 
     line = request.line or "\n".join(_as_line(command) for command in request.commands)
-    return edit_in(line, request.worktree["root"] if request.worktree else "", _is_own_file)
+    return edit_in(line, root, _is_own_file, home)
+
+
+def _whole_paths(request: ToolRequest, root: str) -> list[str]:
+    return [posixpath.normpath(posixpath.join(root, path)) for path in request.paths]
 
 
 def _as_line(command: Sequence[str]) -> str:
     """A simple command as text; its redirections stay what they are."""
-    import shlex
-
-    return " ".join(word if word and all(one in "<>&" for one in word) else shlex.quote(word) for word in command)
+    return " ".join(word if word and all(one in "<>&" for one in word) else quote(word) for word in command)
 
 
 def _unresolved(request: ToolRequest, present: Present, _now: int, gone: Gone) -> Iterator[Verdict]:
     """No edit in a worktree while an attempt of any agent has no outcome there; a likely edit is a question."""
-    waiting = present.attempts.unresolved_in(request.worktree)
+    waiting = present.attempts.unresolved()
     edit = edit_of(request) if waiting else UNSEEN
     found = []
     for attempt in waiting:
         status = status_of(attempt, gone)
-        decision = _against(request, attempt, status, edit)
+        if _reaches(request, attempt):
+            decision = DENY
+        elif in_worktree(attempt, request.worktree):
+            decision = _against(request, attempt, status, edit)
+        else:
+            decision = ALLOW
         if decision != ALLOW:
             reason, clear = _told(request, present, attempt, status, decision)
             found.append(Verdict(decision, ATTEMPT, reason, clear, positions=(attempt["position"],)))
     yield from sorted(found, key=lambda verdict: verdict.decision != DENY)
 
 
+def _reaches(request: ToolRequest, attempt: Attempt) -> bool:
+    """Whether a request from another worktree certainly edits files of the one in which an attempt runs."""
+    there, here = attempt.get("worktree"), request.worktree
+    if not there or not here or there["host"] != here["host"] or there["root"] == here["root"]:
+        return False
+    root, home = there["root"], here["root"]
+    if request.act == EDIT:
+        return any(is_below(path, root, home) for path in _whole_paths(request, home))
+    return _edit_in_line(request, root, home) == CERTAIN
+
+
 def _against(request: ToolRequest, attempt: Attempt, status: str, edit: str) -> str:
     """The decision on a request while an attempt has no outcome."""
-    if edit == CERTAIN:
-        return DENY
+    if edit == CERTAIN or request.act == EDIT:
+        return DENY if edit else ALLOW
     if _is_watched(attempt, status):
         # A command that is not named may be the same one.
         same = not request.commands or attempt["signature"] in map(signature_of_command, request.commands)
@@ -300,7 +318,7 @@ def _is_watched(attempt: Attempt, status: str) -> bool:
 
 
 def _told(request: ToolRequest, present: Present, attempt: Attempt, status: str, decision: str) -> tuple[str, str]:
-    number, name = attempt["number"], _quoted(present.name)
+    number, name = attempt["number"], quote(present.name)
     whose = "" if attempt["by"] == request.agent else f" of {one_line(attempt['by'], COMMAND_WIDTH)}"
     about = f"attempt {number}{whose} ({one_line(attempt['command'], COMMAND_WIDTH)})"
     if decision == ASK:
@@ -327,7 +345,7 @@ def raising(name: str, spend: Spend, now: int) -> str:
     `open --budget` replaces the whole budget, so the other limits are named too.
     """
     limits = " ".join(f"--budget {limit}={amount}" for limit, amount in enough(spend, now).items())
-    return f"onrecord open {_quoted(name)} {limits}"
+    return f"onrecord open {quote(name)} {limits}"
 
 
 def enough(spend: Spend, now: int) -> dict[str, str]:
@@ -351,20 +369,11 @@ def _phase(request: ToolRequest, present: Present, _now: int, _gone: Gone) -> It
     current = phases.current()
     if current is not None and current not in phases.entered and edit_of(request) == CERTAIN:
         done = [phases.finished[name]["position"] for name in phases.names if name in phases.finished]
-        clear = f"onrecord phase enter {_quoted(current)} --session {_quoted(present.name)}"
+        clear = f"onrecord phase enter {quote(current)} --session {quote(present.name)}"
         yield Verdict(DENY, PHASE, f"phase {current} has not been entered", clear, positions=done[-1:])
 
 
 _RULES = (_closed, _paused, _unresolved, _spent, _phase)
-
-
-def _quoted(word: str) -> str:
-    """A word quoted for a shell."""
-    if word and all(letter.isalnum() or letter in "-_./" for letter in word) and word.isascii():
-        return word
-    import shlex
-
-    return shlex.quote(word)
 
 
 def _amount(value: float) -> str:
@@ -394,9 +403,9 @@ def scarcity(near: Exhausted) -> str:
 
 
 def _matches(request: ToolRequest, present: Present) -> Iterator[tuple[str, str]]:
-    attempts = present.attempts.all() if request.act == RUN else []
-    signatures = {signature_of_command(command) for command in request.commands} if attempts else set()
-    same = [attempt for attempt in attempts if attempt["signature"] in signatures and attempt["status"] != RUNNING]
+    attempts, ran = present.attempts, request.act == RUN and present.attempts.count
+    signatures = {signature_of_command(command) for command in request.commands} if ran else set()
+    same = [one for one in attempts.of_commands(signatures) if one["status"] != RUNNING] if signatures else []
     if same and same[-1]["status"] == FAILED:
         last = same[-1]
         proof = last.get("evidence") or f"attempt {last['number']}"

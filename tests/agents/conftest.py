@@ -76,7 +76,7 @@ def desk(tmp_path, bytecode) -> Desk:
     return Desk(tmp_path, bytecode)
 
 
-def until(met: Callable[[], Any], patience: float = 30.0) -> Any:
+def until(met: Callable[[], Any], patience: float = 90.0) -> Any:
     """Wait for an effect of another process; return it."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:

@@ -93,6 +93,17 @@ def test_everything_shows_a_conversation(here, talk):
     assert "why does the invitation" in here.run("log", "fix")
 
 
+def test_a_hook_knows_how_a_command_of_the_transcript_ended(talk):
+    """A transcript often does not say that a command succeeded; the exit code that the hook of this call saw is shown."""
+    assert "ran: git commit -am 'Members may invite'\n" in talk.session.note()
+    talk.session.agents.record_tool("Bash", "run", call="t3", command="git commit", exit_code=0)
+    talk.session.agents.record_tool("Bash", "run", call="t1", command="pytest", exit_code=0)
+    note = talk.session.note()
+    assert "ran: git commit -am 'Members may invite' (exit 0)" in note
+    assert "commit 1a2b3c4: Members may invite" in note
+    assert "pytest -k invitation (exit 1)" in note, "what the transcript says is not overruled"
+
+
 def test_what_hooks_recorded_happened_too(here):
     """Without a transcript, the note says which commands ran and which files changed; with one, nothing is said twice."""
     session = connect(here.url, project=str(here.project)).create("fix", agent="claude")
@@ -108,6 +119,25 @@ def test_a_tool_that_hook_and_transcript_report_is_listed_once(talk):
     """The hook's report and the transcript name the same call."""
     talk.session.agents.record_tool("Bash", "run", call="t1", command="pytest -k invitation", exit_code=1)
     assert talk.session.note().count("pytest -k invitation") == 1
+
+
+def test_a_hook_that_does_not_name_the_call_reports_it_once_too(here, talk):
+    """Gemini's and Copilot's hooks name no call: the same command or file of the same agent is the same call."""
+    talk.session.agents.record_tool("Bash", "run", command="git commit -am 'Members may invite'", exit_code=0)
+    talk.session.agents.record_tool("Edit", "edit", paths=["guard.py"])
+    talk.session.agents.record_tool("Bash", "run", command="make all", exit_code=2)
+    note = talk.session.note()
+    assert note.count("Members may invite'") == 1
+    assert "ran: git commit -am 'Members may invite' (exit 0)" in note
+    assert "files changed: guard.py\n" in note, "a file has one path"
+    markdown = here.run("export", "fix", "--format", "markdown")
+    transcript = markdown.partition("## Transcript")[2]
+    assert transcript.count("git commit -am") == 1
+    assert transcript.count("guard.py`") == 1
+    assert "- $ make all exit 2 (claude, " in transcript, "a call that only the hook knows is listed"
+    other = connect(here.url, project=str(here.project)).get("fix", agent="other")
+    other.agents.record_tool("Bash", "run", command="pytest -k invitation", exit_code=0)
+    assert "ran: pytest -k invitation (exit 0)" in other.note(), "another agent's call is another one"
 
 
 def imported(here: Here, of: str, path: Path, *more: str) -> Any:
@@ -160,4 +190,18 @@ def test_a_stub_does_not_replace_the_conversation(here, tmp_path):
     assert len(Path(done["transcript"]).read_text().splitlines()) == len(was.splitlines())
     Path(done["transcript"]).unlink()
     assert here.data("restore", name, "--cwd", str(tmp_path / "moved"), "--generation", "1", "--yes")["generation"] == 1
-    assert "no generation 7" in here.run("restore", name, "--generation", "7", "--yes", code=4)
+    refused = here.run("restore", name, "--generation", "7", "--yes", code=4)
+    assert "no generation 7" in refused
+    assert "it has generation 0, 1" in refused
+
+
+def test_imported_history_is_not_meant_while_other_work_is_live(here):
+    """Without a name, a command means the session that is at work, however many conversations were imported."""
+    files = sorted((DATA / "claude").glob("projects/*/aaaaaaaa-*.jsonl"))[:2]
+    first, second = (imported(here, "claude", file)["name"] for file in files)
+    assert first in here.run("note", code=4), "of several that are past, none is meant"
+    records = connect(here.url, project=str(here.project))
+    records.create("today", agent="claude")
+    assert here.data("show")["name"] == "today"
+    records.get(second, agent="claude").agents.record_start(None, vendor="claude")
+    assert "2 live sessions: " in here.run("note", code=4), "an imported one that an agent joined is at work too"

@@ -1,7 +1,8 @@
 """Counting: what coding agents used is on record once, whatever vendors do with their transcripts."""
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from onrecord import connect
 from onrecord.agents.importing import take_in
 from onrecord.agents.mirroring import mirror
+from onrecord.session.budget import BudgetVerbs
 from onrecord.session.handle import Session
 from onrecord.session.session_store import SessionStore
 from onrecord.vendors.port import Location, vendor
@@ -110,6 +112,37 @@ def test_a_copied_beginning_counts_for_the_session_that_had_it_first(claude):
     claude.path().write_text(json.dumps({"type": "summary", "sessionId": ID}) + "\n" + kept)
     claude.write(("m6", 64))
     assert used(claude.mirror(session)) == (6, 60, 123), "a rewritten file"
+
+
+def test_two_sessions_that_copy_one_beginning_at_once_count_it_once(claude, tmp_path):
+    """While one compares the first calls with those of all sessions, another one waits until they are on record."""
+    claude.write(("m1", 1), ("m2", 2))
+    claude.write(("m1", 1), ("m2", 2), vendor_id=FORKED)
+    first, compared, done = claude.session("fix"), threading.Event(), threading.Event()
+    claude.session("fork", FORKED)
+    counted = BudgetVerbs.counted
+
+    def slowly(self: BudgetVerbs, vendor_name: str, calls: Collection[str]) -> frozenset[str]:
+        known = counted(self, vendor_name, calls)
+        if self._session.id == first.id:
+            compared.set()
+            done.wait(0.5)
+        return known
+
+    def other() -> None:
+        compared.wait()
+        with connect(str(tmp_path / "store.db"), project="p") as records:
+            mirror(records.get("fork", agent="claude"), "claude", FORKED, claude.env)
+        done.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BudgetVerbs, "counted", slowly)
+        mirror(first, "claude", ID, claude.env)
+        thread.join()
+    totals = [claude.records.get(name).views.spend.total["calls"] for name in ("fix", "fork")]
+    assert totals == [2, 0]
 
 
 def test_subagents_count_and_disturb_nothing(claude):

@@ -11,12 +11,12 @@ import pytest
 
 from onrecord import connect
 from onrecord.agents import mirroring
-from onrecord.agents.generations import generations, kept, standing
+from onrecord.agents.generations import event_id, generations, kept, standing, standings
 from onrecord.agents.mirroring import mirror
 from onrecord.agents.restoring import replaced_in
 from onrecord.agents.resuming import plan
 from onrecord.errors import InvalidInput, NotFound
-from onrecord.log.readings import rows_of
+from onrecord.log.readings import part_of, rows_of
 from onrecord.vendors.port import Location
 
 ID = "aaaaaaaa-0000-4000-8000-000000000001"
@@ -68,8 +68,10 @@ def test_what_grew_is_taken_and_nothing_twice(conversation):
     assert conversation.mirror().records == 1
     assert conversation.kept() == conversation.lines()
     (first, second) = conversation.session.events(kinds=("payload.kept",))
-    assert first.data["mark_after"][0] == second.data["mark_before"][0]
     assert first.id == f"mirror/claude/{ID}/0/0"
+    assert second.id == f"mirror/claude/{ID}/0/{first.data['mark_after'][0]}"
+    assert part_of(second.id, second.data) == ("claude", ID, "", 0, False)
+    assert part_of(first.id, first.data) == ("claude", ID, "", 0, True)
 
 
 def test_torn_lines_are_counted_and_an_unfinished_one_is_waited_for(conversation):
@@ -281,6 +283,7 @@ def test_a_secret_in_a_transcript_is_replaced_in_place(conversation):
     token = "ghp_" + "a1B2c3" * 6
     conversation.write("before", f'run `export T={token}` "now"\n', f"{'x' * 100} {token} {'y' * 100}")
     conversation.mirror()
+    assert token in "".join(conversation.lines()), "the control: the vendor's own file has it"
     for before, after in zip(conversation.lines(), conversation.kept(), strict=True):
         old, new = json.loads(before), json.loads(after)
         assert old.keys() == new.keys()
@@ -310,3 +313,22 @@ def test_a_secret_that_arrives_in_two_halves_is_replaced(conversation):
     conversation.mirror()
     assert "[secret:github-token:" in conversation.kept()[1]
     assert "a1B2c3" not in "".join(conversation.kept())
+
+
+@pytest.mark.parametrize("others", [0, 2, 3, 4, 250])
+def test_how_far_a_conversation_is_on_record_is_found_behind_others(others):
+    """The newest part of a conversation counts, however many parts of other conversations are behind it."""
+    with connect("memory:", project="p") as records:
+        session = records.open("work")
+        drafts = [
+            ("mine", 0, 0),
+            ("mine", 1, 0),
+            ("mine", 0, 7),
+            *[(f"other-{number}", 0, 0) for number in range(others)],
+        ]
+        for conversation, generation, offset in drafts:
+            data = {"lines": [], "mark_before": [0], "mark_after": [offset + 1], "reading": []}
+            session.log.record("payload.kept", data, id=event_id("claude", conversation, generation, offset))
+        found = [(stand.generation, stand.mark and stand.mark.offset) for stand in standings(session, "claude", "mine")]
+        assert found == [(0, 8), (1, 1)]
+        assert standing(session, "claude", "missing").position == 0

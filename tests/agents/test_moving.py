@@ -120,7 +120,7 @@ def test_mirror_by_hand_and_follow(desk, tmp_path):
             until(lambda: follower.poll() is None)
             other.kill()
             other.wait()
-            assert follower.wait(30) == 0
+            assert follower.wait(90) == 0
             follower.communicate()
 
 

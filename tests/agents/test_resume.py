@@ -210,10 +210,11 @@ def test_a_second_writer_is_refused(desk, tmp_path):
     with desk.started("start", "claude", "--name", "fix", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
         pid = int(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
         wrapper.kill()
-        wrapper.communicate(timeout=30)
+        wrapper.communicate(timeout=90)
     try:
         error = desk.error("resume", "fix", "-p", "Go on", code=7, kind="conversation_in_use")
         assert str(pid) in error["message"]
+        assert "resumes" not in desk.run("resume", "fix", "-p", "Go on").err, "no note says the opposite of the error"
     finally:
         os.kill(pid, signal.SIGKILL)
     until(lambda: not Path(f"/proc/{pid}").exists())
@@ -281,7 +282,7 @@ def test_what_a_killed_run_left_running_is_ended_before_the_next(desk, tmp_path)
         tool = int(until(lambda: (tmp_path / "tool").exists() and (tmp_path / "tool").read_text()))
         agent = until(lambda: desk.links("fix")[0]["last"].get("process"))["pid"]
         wrapper.kill()
-        wrapper.communicate(timeout=30)
+        wrapper.communicate(timeout=90)
     os.kill(agent, signal.SIGKILL)
     until(lambda: started(agent) is None)
     assert started(tool) is not None, "it outlived both"

@@ -108,7 +108,7 @@ def test_ending_the_wrapper_ends_the_agent_and_says_so(desk, tmp_path):
     with desk.started("start", "claude", "--name", "fix", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
         pid = int(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
         wrapper.send_signal(signal.SIGTERM)
-        wrapper.communicate(timeout=30)
+        wrapper.communicate(timeout=90)
     assert gone(pid)
     assert [stop["cause"] for stop in desk.interruptions("fix")] == ["killed"]
 
@@ -120,7 +120,7 @@ def test_a_flood_of_output_is_passed_on_whole_and_a_deaf_reader_stops_nobody(des
     assert len(done.out.splitlines()) == 3002
     with desk.started("start", "claude", "--name", "other", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
         wrapper.stdout.close()
-        assert wrapper.wait(30) == 0
+        assert wrapper.wait(90) == 0
         wrapper.stderr.read()
     assert desk.interruptions("other") == []
 
@@ -148,7 +148,7 @@ def test_two_terminals_do_not_have_one_agent(desk, tmp_path):
         error = desk.error("start", "claude", "--name", "fix", "-p", "again", code=7, kind="lease_held")
         assert "fix" in error["message"] or "claude" in error["message"]
         wrapper.send_signal(signal.SIGINT)
-        wrapper.communicate(timeout=30)
+        wrapper.communicate(timeout=90)
     assert [stop["cause"] for stop in desk.interruptions("fix")] == ["user"]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import shlex
 import signal
@@ -31,12 +32,13 @@ class Terminal:
         if shell:
             self.keys(shlex.join([str(SCRIPT), *words]) + "\n")
 
-    def wait_for(self, text, patience=30.0):
+    def wait_for(self, text, patience=90.0):
         deadline = time.monotonic() + patience
-        while text not in self.shown:
+        anywhere = re.compile(r"\s+".join(re.escape(word) for word in text.split(" ")))  # messages wrap at the edge
+        while (found := anywhere.search(self.shown)) is None:
             assert time.monotonic() < deadline, self.shown
             self._read(0.2)
-        self.shown = self.shown.partition(text)[2]
+        self.shown = self.shown[found.end() :]
 
     def _read(self, seconds):
         if select.select([self.file], [], [], seconds)[0]:
@@ -51,7 +53,7 @@ class Terminal:
 
     def end(self):
         """Its exit status."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while self._read(0.2) and time.monotonic() < deadline:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -114,7 +116,7 @@ def test_a_program_that_was_closed_at_its_limit_did_not_finish(desk):
     terminal.keys("limit 3600\n")
     terminal.wait_for("LIMITED")
     terminal.keys("exit\n")
-    terminal.wait_for("interrupted (usage_window")
+    terminal.wait_for("claude was stopped by its usage limit, until")
     assert terminal.end() == 1
     assert [stop["cause"] for stop in desk.interruptions("fix")] == ["user", "usage_window"]
 
@@ -169,7 +171,7 @@ def test_a_terminal_that_a_killed_agent_left_raw_is_restored(desk):
     before = termios.tcgetattr(terminal.file)
     terminal.keys("raw\n")
     terminal.wait_for("RAW")
-    terminal.wait_for("interrupted (killed)")
+    terminal.wait_for("claude was killed")
     assert termios.tcgetattr(terminal.file)[3] == before[3]
     assert terminal.end() == 128 + signal.SIGKILL
     assert [stop["cause"] for stop in desk.interruptions("fix")] == ["killed"]
@@ -270,3 +272,38 @@ def test_ids_rotate_and_the_chain_follows(desk, hooked):
     assert "after" in said[1][0]
     line = desk.ok("resume", "fix", "--print")
     assert second["id"] in line
+
+
+@pytest.mark.parametrize("hooked", [True, False])
+def test_cleared_after_a_resume_the_new_conversation_is_the_present_one(desk, hooked):
+    """The end of a resumed run confirms the conversation it began with; the next resume continues the one it ended with."""
+    if hooked:
+        desk.environment |= {"PRETENDER_HOOK": str(SCRIPT)}
+    assert desk.run("start", "claude", "--name", "fix", "-p", "before").code == 0
+    terminal = Terminal(desk, "resume", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("again\n")
+    terminal.wait_for("HEARD")
+    until(lambda: desk.links("fix")[0]["last"].get("verified"))
+    terminal.keys("/clear\n")
+    terminal.wait_for("CLEARED")
+    until(lambda: len(desk.links("fix")) == 2)
+    terminal.keys("after\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+    _first, second = desk.links("fix")
+    assert second["first"]["reason"] == "cleared"
+    assert second["id"] in desk.ok("resume", "fix", "--print")
+
+
+def test_a_program_that_ends_before_it_has_a_conversation_is_not_waited_for(desk):
+    """With --wait, the last word is the program's own error: nothing is resumed, and nothing says that it could be."""
+    program = desk.place / "bin" / "codex"
+    program.write_text("#!/bin/sh\necho 'Error loading configuration' >&2\nexit 1\n")
+    program.chmod(0o755)
+    terminal = Terminal(desk, "start", "codex", "--name", "fix", "--wait", "--no-input")
+    terminal.wait_for("Error loading configuration")
+    terminal.wait_for("resumes it")
+    assert terminal.end() == 1
+    assert "there is no conversation" not in terminal.shown

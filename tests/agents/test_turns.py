@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from onrecord.agents.resuming import Plan, put_back
 from onrecord.log.readings import rows_of
 from onrecord.session.reading import tail
 from onrecord.vendors.port import Location, vendor
-from tests.vendors.homes import DATA, opencode_database
+from tests.vendors.homes import DATA, at, opencode_database
 
 CLAUDE = "aaaaaaaa-0000-4000-8000-000000000001"
 
@@ -79,6 +81,27 @@ def test_a_real_conversation_is_its_turns(tmp_path, of, pattern, expected):
     assert {turn.agent for turn in transcript} == {of}
     assert [turn.status for turn in transcript] == ["committed"] * len(expected)
     assert session.transcript(of).items == transcript.items
+
+
+def test_opencode_s_answer_is_kept_after_its_title_changed(tmp_path):
+    """A change of the conversation's own row alone (opencode makes titles later) does not hide what comes after it."""
+    database = tmp_path / "opencode" / "opencode.db"
+    opencode_database(database, rows=True)
+    env = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    location = at(vendor("opencode"), "ses_e220099d4ffeUtIpAUJvdKO7hy", env)
+    session = session_of(tmp_path, "opencode")
+    session.agents.locate("opencode", location.vendor_id, reason="imported")
+
+    def mirrored_after(statement: str, *given: object) -> int:
+        with closing(sqlite3.connect(database)) as opened, opened:
+            assert opened.execute(statement, given).rowcount > 0
+        return mirror(session, "opencode", location.vendor_id, env, location=location).records
+
+    assert mirrored_after("UPDATE session SET title = 'first'") > 1
+    for title in ("second", "third"):
+        assert mirrored_after("UPDATE session SET title = ?", title) == 1
+    later = "UPDATE message SET time_updated = time_updated + 5000 WHERE session_id = ?"
+    assert mirrored_after(later, location.vendor_id) > 0
 
 
 def test_opencode_s_rows_are_turns_too(tmp_path):

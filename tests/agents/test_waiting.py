@@ -56,7 +56,7 @@ def test_the_one_who_waits_may_die(desk):
     with desk.started("resume", "fix", "--wait", stdin=subprocess.DEVNULL) as waiter:
         until(lambda: desk.session("fix").status == "paused")
         waiter.kill()
-        waiter.communicate(timeout=30)
+        waiter.communicate(timeout=90)
     assert desk.session("fix").store.leases(desk.session("fix").id) == []
     assert desk.run("resume", "fix", "--wait").code == 0
     assert desk.prompts() == ["Find the bug", "Find the bug"]
@@ -119,13 +119,13 @@ def test_an_agent_that_outlived_its_wrapper_is_waited_for(desk, tmp_path):
     with desk.started("start", "claude", "--name", "fix", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
         pid = int(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
         wrapper.kill()
-        wrapper.communicate(timeout=30)
+        wrapper.communicate(timeout=90)
     with desk.started("resume", "fix", "--wait", stdin=subprocess.DEVNULL) as waiter:
         assert "still running" in waiter.stderr.readline()
         time.sleep(1.0)
         assert waiter.poll() is None
         os.kill(pid, signal.SIGKILL)
-        waiter.communicate(timeout=30)
+        waiter.communicate(timeout=90)
     assert desk.prompts() == ["go"]
 
 

@@ -32,10 +32,15 @@ def test_an_agent_works_on_a_branch_of_its_own(desk, repository):
     (place / "src" / "a.py").write_text("two\n")
     repository("commit", "-qam", "second", cwd=place)
     (place / "new.py").write_text("new\n")
-    assert "+two" in desk.ok("worktree", "diff", "fix-login")
+    shown = desk.ok("worktree", "diff", "fix-login")
+    assert "+two" in shown
+    assert "+new" in shown
     assert desk.ok("worktree", "diff", "--session", "fix-login", "--files").split() == ["new.py", "src/a.py"]
     (row,) = desk.data("worktree", "list", "fix-login", kind="worktrees")
     assert (row["commits"], row["uncommitted"], row["there"]) == (1, ["new.py"], True)
+    desk.ok("open", "another")
+    assert desk.data("worktree", kind="worktrees") == [row], "of all live sessions, if none is named"
+    desk.ok("close", "another")
     assert "not committed" in desk.run("worktree", "remove", "fix-login").err
     desk.ok("resume", "fix-login", "-p", "Go on")
     assert desk.links("fix-login")[-1]["last"]["cwd"] == str(place / "src")

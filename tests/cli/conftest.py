@@ -11,6 +11,7 @@ import pty
 import select
 import shutil
 import subprocess
+import sys
 import termios
 import time
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.forking import SCRIPT, Done
 if TYPE_CHECKING:
     from tests.postgres.servers import Stores
 
-PATIENCE = 30
+PATIENCE = 90
 
 
 def as_json(words: tuple[str, ...]) -> list[str]:
@@ -48,10 +49,12 @@ class Command:
         self.environment = keep | {
             "HOME": str(place),
             "ONRECORD_STORE": self.url,
-            "PYTHONPYCACHEPREFIX": str(bytecode),
             "COLUMNS": "100",
             "TERM": "xterm-256color",
+            "ONRECORD_FOLLOW": "0",
         }
+        if sys.dont_write_bytecode:
+            self.environment["PYTHONPYCACHEPREFIX"] = str(bytecode)
 
     def started(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -150,7 +153,7 @@ def stores(store_kind: str, request: pytest.FixtureRequest) -> "Stores | None":
 
 @pytest.fixture(scope="session")
 def bytecode(tmp_path_factory) -> Path:
-    """Compiled modules, shared by the whole run: the tests start hundreds of processes."""
+    """Compiled modules, if none may be beside their source: the tests start hundreds of processes."""
     place: Path = tmp_path_factory.mktemp("bytecode")
     return place
 

@@ -73,7 +73,8 @@ def fits(lines: list[str], columns: int) -> None:
 
 
 def row_of(lines: list[str], key: str) -> str:
-    (row,) = [line for line in lines if re.search(rf"(^|\s){re.escape(key)}(\s|$)", line)]
+    rows = [line for line in lines if not line.startswith(" " * len("note: "))]  # the second line of a note
+    (row,) = [line for line in rows if re.search(rf"(^|\s){re.escape(key)}(\s|$)", line)]
     return row
 
 

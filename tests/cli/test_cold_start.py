@@ -9,7 +9,7 @@ pytestmark = pytest.mark.on_file  # a driver imports modules of its own choice
 
 HEAVY = {
     "argparse", "asyncio", "dataclasses", "datetime", "inspect", "logging", "pathlib", "rich", "shutil", "subprocess",
-    "tempfile", "tomllib", "traceback", "urllib.parse", "zstandard",
+    "tempfile", "tomllib", "traceback", "urllib.parse", "zstandard", "zstandard.backend_c",
 }  # fmt: skip
 
 

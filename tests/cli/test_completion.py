@@ -68,7 +68,7 @@ def test_bash_completes(shell):
     """
     done = subprocess.run(
         ["bash", "--norc", "-c", script], cwd=shell.project, env=shell.environment, capture_output=True, text=True,
-        check=False, timeout=30,
+        check=False, timeout=90,
     )  # fmt: skip
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
@@ -90,7 +90,7 @@ def test_zsh_completes(shell):
     """
     done = subprocess.run(
         ["zsh", "-f", "-c", script], cwd=shell.project, env=shell.environment, capture_output=True, text=True,
-        check=False, timeout=30,
+        check=False, timeout=90,
     )  # fmt: skip
     assert done.stderr == ""
     assert done.stdout.splitlines() == ["fix-invite-403", "verify", "_onrecord"]
@@ -103,7 +103,7 @@ def test_fish_completes(shell):
     script = "onrecord completion fish | source; complete -C 'onrecord show fix'; complete -C 'onrecord verif'"
     done = subprocess.run(
         ["fish", "--no-config", "-c", script], cwd=shell.project, env=shell.environment, capture_output=True, text=True,
-        check=False, timeout=30,
+        check=False, timeout=90,
     )  # fmt: skip
     assert done.stdout.split() == ["fix-invite-403", "verify"], done.stderr
 

@@ -83,8 +83,9 @@ def test_running_stands_in_the_files_before_the_process_starts(here):
     assert "Status: FAILED" in here.state
 
 
-def test_a_lost_run_is_lost_in_state_md(here):
-    """A run whose processes are gone is LOST in STATE.md, not RUNNING."""
+@pytest.mark.parametrize("look", [["continue"], ["show"], ["attempt", "list"]])
+def test_a_lost_run_is_lost_in_state_md(here, look):
+    """A run whose processes are gone is LOST in STATE.md and NOTE.md after the next command, not RUNNING."""
     here("open", "l2", "--profile", "research", "--objective", "Does L2 help on small data")
     dying = (
         "import os, signal, sys; from onrecord.surfaces.cli.main import main; "
@@ -93,8 +94,9 @@ def test_a_lost_run_is_lost_in_state_md(here):
     )
     subprocess.run([*python(dying), "run", "--", "true"], check=False, stderr=subprocess.DEVNULL)
     assert "Status: RUNNING" in here.state, "it was written before the process started"
-    here("continue")
+    here(*look)
     assert "attempt 1 Status: LOST: `true`" in here.state
+    assert "attempt 1 lost; unresolved" in (here.project / ".onrecord" / "NOTE.md").read_text()
 
 
 def test_a_long_command_hides_neither_error_nor_fix(here):
@@ -160,7 +162,7 @@ def test_the_research_note_has_results_learnings_and_metrics(here):
     for part in ("Experiment Results: mse 0.0663 with l2 = 0.1", "Learnings: Seeds matter", "mse=0.0663", "STATE.md"):
         assert part in note
     told = here("continue").out
-    assert "Already done: no phases, 1 attempt (0 failed" in told
+    assert "Already done: 1 attempt (" in told
     assert "token" not in told
 
 
@@ -279,7 +281,7 @@ def test_a_run_without_a_session_offers_one(here):
     """The error of a run without a session is the command that opens one for it, and that command works."""
     for _store in ("missing", "empty"):
         refused = here("run", "--", "echo", "a b", code=3 if _store == "missing" else 4).err
-        assert "hint: open one for it: `onrecord run --open echo -- echo 'a b'`" in refused
+        assert "hint: open a session for it: `onrecord run --open echo -- echo 'a b'`" in refused
         if _store == "missing":
             here("open", "other")
             here("close", "other")

@@ -2,12 +2,22 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from onrecord.stores.sqlite.connection import SCHEMA_VERSION
+from tests.scratch import on_disk
 
 pytestmark = pytest.mark.on_file  # tests/postgres/test_command.py tests the report about PostgreSQL
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory on disk: the doctor reports what a power cut loses, and in memory that is everything."""
+    with on_disk() as place:
+        yield place
 
 
 def checks(command, *words, code=0):
@@ -115,3 +125,27 @@ def test_bad_settings_are_wrong(working):
     working.environment["ONRECORD_CONFIG"] = str(settings)
     found, _data = checks(working, code=1)
     assert "retension" in found["settings"]["value"]
+
+
+def test_what_was_found_of_secrets_is_counted_and_never_shown(working):
+    """The doctor names the policy, and how often which rule replaced or kept a secret; a wrong policy is wrong."""
+    token = "ghp_" + "x7Kq2mZp9Rt4Vw8Yb3Nc6Hd1Jf5Ls0GaQeUi"
+    assert checks(working)[0]["secrets"]["value"].startswith("policy redact")
+    working.ok("decide", f"the token is {token}")
+    found, _data = checks(working)
+    assert found["secrets"]["value"].endswith("; 1 secret replaced in 1 session: github-token 1")
+    settings = working.place / ".config" / "onrecord" / "config.toml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text('[secrets]\npolicy = "keep"\n')
+    working.ok("decide", f"the token was {token}")
+    data = working.data("doctor", kind="doctor")
+    said = [check for check in data["checks"] if check["name"] == "secrets"]
+    assert said[0]["value"].startswith("policy keep")
+    assert said[1]["value"] == "1 secret kept: github-token 1"
+    assert "`onrecord redact" in said[1]["advice"]
+    assert token not in working.ok("doctor")
+    settings.write_text('[secrets]\npolicy = "shout"\n')
+    (wrong,) = [
+        check for check in working.data("doctor", kind="doctor", code=1)["checks"] if check["name"] == "secrets"
+    ]
+    assert wrong["state"] == "wrong"

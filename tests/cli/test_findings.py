@@ -75,6 +75,7 @@ def test_what_resolves_to_nothing_is_not_cited(bug):
     assert (row["kind"], row["how"]) == ("row", "asserted")
     assert "`--evidence ID`" in bug.error("finding", "challenge", "f1", "no", code=2, kind="invalid_input")["hint"]
     assert "`--evidence ID`" in bug.error("reached", "fix", code=2, kind="invalid_input")["hint"]
+    assert "--finding f2" in bug.error("reached", "root-cause", "f1", code=2, kind="usage")["hint"]
 
 
 def test_nobody_asserts_what_is_captured(bug):

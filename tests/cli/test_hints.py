@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,19 @@ def parse(line: str) -> None:
         assert words[0] in flags, line
     else:
         assert words[0] == "pip" or ":" not in words[0], line
+
+
+def test_a_mistyped_name_comes_with_the_command_that_was_meant(crowd):
+    """The nearest names of this project, the first in the same command, which works when it is typed."""
+    hint = crowd.error("show", "fix-invte-403", code=4, kind="session_not_found")["hint"]
+    (line,) = COMMAND.findall(hint)
+    assert line == "onrecord show fix-invite-403 --json"
+    crowd.ok(*shlex.split(line)[1:])
+    hint = crowd.error("log", "--session", "fix-invite-43", "--limit", "1", code=4, kind="session_not_found")["hint"]
+    assert "`onrecord log --session fix-invite-403 --limit 1 --json`" in hint
+    set_here = {"ONRECORD_SESSION": "fix-invte-403"}
+    assert crowd.error("show", code=4, kind="session_not_found", env=set_here)["hint"] == "did you mean fix-invite-403?"
+    assert "list --all" in crowd.error("show", "zzz", code=4, kind="session_not_found")["hint"]
 
 
 @pytest.mark.parametrize("step", sorted(BY_STEP) + sorted(BY_CODE))
@@ -103,15 +117,17 @@ def test_the_hints_of_refused_commands_parse(crowd, words):
     assert named is None, "a command without backquotes"
 
 
+@cache
 def raised():
     """Every call of one of our error classes in the library below the surfaces: file, class, keywords."""
     kinds = {name for name, value in vars(errors).items() if isinstance(value, type)}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if "surfaces" in path.parts:
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
-                yield path, node, {word.arg: word.value for word in node.keywords}
+    return [
+        (path, node, {word.arg: word.value for word in node.keywords})
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if "surfaces" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds
+    ]
 
 
 def constant_parts(node):

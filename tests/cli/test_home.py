@@ -71,6 +71,19 @@ def test_what_needs_a_person_comes_first_with_the_command_that_helps(busy):
     assert "> 1  pay   Enter: resume" in shown
 
 
+def test_a_list_marks_what_needs_a_person(busy):
+    """In the status column for people, in the last column for scripts, and with reason and command as JSON."""
+    shown = COLOUR.sub("", busy.on_terminal("list", columns=120).out)
+    assert re.search(r"!  pay +open, needs you  ", shown), shown
+    assert re.search(r"○  docs +open  ", shown), shown
+    rows = [line.split("\t") for line in busy.ok("list").splitlines()]
+    assert {row[0]: row[-1] for row in rows} == {"pay": "needs-you", "docs": "", "fix-invite-403": ""}
+    listed = {one["name"]: one for one in busy.data("list", kind="sessions")}
+    overview = {one["name"]: one for one in busy.data(kind="overview")["sessions"]}
+    assert listed["pay"]["needs"] == ["blocked: No access to the logs"]
+    assert listed == overview, "a session is described in one way"
+
+
 def test_every_command_that_helps_can_be_typed(busy):
     """The commands of the overview are complete and parse."""
     for session in busy.data(kind="overview")["sessions"]:
@@ -164,19 +177,23 @@ def test_show_has_the_roster_and_the_interruptions(mine):
         "session.agents.record_end()\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=mine.project, env=mine.environment, check=True)
-    shown = COLOUR.sub("", mine.on_terminal("show", "docs").out)
+    shown = COLOUR.sub("", mine.on_terminal("show", "docs", env={"TZ": "JST-9"}).out)
+    until = r"(\w\w\w )?\d\d:\d\d JST"
     assert re.search(
-        r"needs you +solver was stopped by its usage limit, until .*\d\d:\d\d\r\n +onrecord resume docs --wait", shown
+        rf"needs you +solver was stopped by its usage limit, until {until}\r\n +onrecord resume docs --wait", shown
     )
     assert re.search(r"agent solver +codex, left just now, conversation conv-1, in /tmp on topic", shown), shown
-    assert re.search(r"interrupted +just now, solver: usage_window until .*\d\d:\d\d: no more", shown), shown
+    assert re.search(rf"interrupted +just now, solver: its usage limit until {until}: no more", shown), shown
+    exact = mine.run(env={"TZ": "JST-9"}).out
+    assert re.search(r"until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", exact), "a pipe has UTC"
     data = mine.data("show", "docs", kind="session")
     assert [stop["cause"] for stop in data["interruptions"]] == ["usage_window"]
     assert data["needs_you"][0]["until"].endswith("Z")
     assert (data["roster"]["solver"]["vendor"], data["working"]) == ("codex", [])
     listed = mine.data("list", kind="sessions")[0]
     assert (listed["name"], listed["agent"], listed["vendor"]) == ("docs", "solver", "codex")
-    assert re.search(r"docs +open +Write the guide +solver \(codex\)", COLOUR.sub("", mine.on_terminal("list").out))
+    wide = COLOUR.sub("", mine.on_terminal("list", columns=120).out)
+    assert re.search(r"docs +open, needs you +Write the guide +solver \(codex\)", wide)
 
 
 def test_use_chooses_for_one_terminal(busy):
@@ -195,16 +212,31 @@ def test_use_chooses_for_one_terminal(busy):
         assert "3 live sessions" in (busy.project / name).read_text(), name
     kept = busy.place / ".local" / "state" / "onrecord" / "terminals"
     assert kept.stat().st_mode & 0o777 == 0o700
-    assert "3 live sessions" in busy.on_terminal("show").out
+    assert "Enter: show" in busy.on_terminal("show", keys="q").out
 
 
 def test_a_used_session_that_ended_is_not_meant(mine):
     """The command says so and asks for another; one that a person chooses from the list works like a name."""
-    script = "onrecord use pay; onrecord close pay -q --anyway x; onrecord show; onrecord use; onrecord show | head -3"
+    script = (
+        "onrecord use pay; onrecord close pay -q --anyway x; onrecord decide x; onrecord use; onrecord show | head -3"
+    )
     _status, shown = in_shell(mine, script, [("leave", b"2\n")])
     assert "pay, chosen for this terminal, is closed" in shown
     assert "commands in this terminal now mean fix-invite-403" in shown
     assert "session\tfix-invite-403" in shown
+
+
+def test_a_verb_that_reads_lets_a_person_choose(busy):
+    """Where several sessions are live, `show` on a terminal offers them; the chosen one is shown, and q ends the command."""
+    shown = COLOUR.sub("", busy.on_terminal("show", keys="2\n").out)
+    assert "Enter: show" in shown
+    assert re.search(r"● docs|○ docs|● pay|○ pay|○ fix-invite-403|● fix-invite-403", shown.partition("q: leave")[2]), (
+        shown
+    )
+    left = busy.on_terminal("log", keys="q")
+    assert (left.code, "error" in left.out) == (0, False)
+    error = busy.error("show", code=4, kind="ambiguous_name")
+    assert re.match(r"name one: `onrecord show \S+`; or choose it for this terminal: `onrecord use \S+`", error["hint"])
 
 
 def test_use_needs_a_terminal(busy):

@@ -91,7 +91,8 @@ def test_keys_and_statuses_are_never_cut(story, name, columns):
     """In a window of 60, 80 or 120 columns each key and each status is there in full, and no line is too long."""
     words, keys, statuses = LISTS[name]
     lines = shown_lines(story, words, columns)
-    assert max(map(cells, lines)) <= columns, "\n".join(lines)
+    ours = [line for line in lines if not line.startswith("   onrecord ")]  # a command is left to the terminal to wrap
+    assert max(map(cells, ours)) <= columns, "\n".join(lines)
     folded = re.sub(r"\s+", "", "".join(lines))
     for key in keys:
         whole = [line for line in lines if key in line]
@@ -104,7 +105,7 @@ def test_keys_and_statuses_are_never_cut(story, name, columns):
 def test_the_matched_word_of_a_search_is_visible(story, columns):
     """However long the text before it and however narrow the window, every result shows the word that matched."""
     lines = shown_lines(story, ["search", "membership"], columns)
-    found = [line for line in lines if re.search(r"\s\d+  \S+\.", line)]
+    found = [line for line in lines if re.search(r"\s\d+  [a-z]", line)]
     assert len(found) >= 10
     for line in found:
         assert "membership" in line, lines

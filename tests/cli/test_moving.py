@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -182,6 +183,21 @@ def test_a_backup_replaces_no_file_unasked(working):
 
 
 @pytest.mark.on_file
+def test_a_file_goes_into_a_directory_that_exists(working):
+    """Neither `backup` nor `export` makes directories: both name the command that does, and it works when typed."""
+    missing = working.place / "not yet" / "here"
+    for words in (
+        ["backup", str(missing / "b.db")],
+        ["export", "fix-invite-403", "--out", str(missing / "b.onrecord")],
+    ):
+        error = working.error(*words, code=2, kind="usage")
+        assert error["hint"] == f"`mkdir -p '{missing}'`"
+        assert not missing.exists()
+    subprocess.run(["/bin/sh", "-c", error["hint"].strip("`")], check=True)
+    working.ok("backup", str(missing / "b.db"))
+
+
+@pytest.mark.on_file
 def test_a_restore_asks_and_refuses_damage(working):
     """Without a terminal a restore needs --yes; it refuses a file that is not a backup or does not verify."""
     file = working.place / "b.db"
@@ -243,3 +259,26 @@ def test_a_restore_into_nothing_needs_no_question(working, elsewhere):
     working.ok("backup", str(file))
     assert elsewhere.data("backup", "--restore", str(file), kind="restore")["aside"] is None
     assert elsewhere.data("list", "--all", kind="sessions")[0]["name"] == "fix-invite-403"
+
+
+def test_the_file_of_a_framework_is_imported_once(command, tmp_path):
+    """`onrecord import openai-agents FILE` imports its conversations; again, only what is new; wrong words say so."""
+    path = tmp_path / "agents.db"
+    with sqlite3.connect(path) as database:
+        database.executescript(
+            "CREATE TABLE agent_sessions (session_id TEXT PRIMARY KEY, created_at TEXT);"
+            "CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT);"
+            "INSERT INTO agent_sessions VALUES ('talk', '2026');"
+            """INSERT INTO agent_messages VALUES (1, 'talk', '{"role":"user","content":"where is the zebra"}');"""
+        )
+    database.close()
+    assert command.ok("import", "openai-agents", f"sqlite:///{path}") == "imported: talk, 1 new item\n"
+    assert command.ok("import", "openai-agents", str(path)) == "already imported: talk, 0 new items\n"
+    (found,) = command.data("import", "openai-agents", str(path), kind="imports")
+    assert found == {
+        "conversation": "talk", "session": "talk", "new": 0, "there": 1, "framework": "openai-agents",
+        "state": "already_imported",
+    }  # fmt: skip
+    assert "where is the zebra" in command.ok("show", "talk")
+    command.error("import", "openai-agents", code=2, kind="usage")
+    command.error("import", "openai-agents", str(path), "--as", "x", code=2, kind="usage")

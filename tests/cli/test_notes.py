@@ -118,6 +118,13 @@ def test_a_complete_session_and_a_plain_one_close(told):
     told.ok("close", "plain")
 
 
+def test_continue_names_the_run_that_failed_last(told):
+    """What failed is in the report also if it was the newest attempt; what succeeded since is not."""
+    told.run("run", "--", "python3", "-c", "raise SystemExit('Singular matrix')")
+    assert "Failed (do not repeat it):\n- attempt 2 failed: python3 -c" in told.ok("continue")
+    assert any("Singular matrix" in line for line in told.data("continue", kind="continuation")["failed"])
+
+
 def test_continue_reports_and_marks_the_start(told):
     """The report has reused, rejected, new since the last start, unresolved, saved; the work log notes the resume (H44, G13)."""
     first = told.data("continue", kind="continuation")

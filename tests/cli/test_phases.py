@@ -198,6 +198,10 @@ def test_sections_come_from_files_and_are_checked(work, tmp_path):
     work.command.ok("section", "Experiment Design", "--append", "--text", "two rates")
     assert "three seeds\ntwo rates" in work.text
     work.command.error("section", "Learnings", "--text", "a", "--file", "b", code=2, kind="usage")
+    assert (
+        "cannot be read"
+        in work.command.error("section", "Learnings", "--file", "missing", code=2, kind="usage")["message"]
+    )
     work.command.error("section", "Nowhere", "--text", "a", code=4, kind="not_found")
     work.command.error("section", "Workflow", "--text", "a", code=10, kind="conflict")
     work.command.error("section", "Learnings", "--text", " ", code=2, kind="invalid_input")

@@ -56,7 +56,7 @@ def test_it_erases_the_secret_from_every_file(leaky):
     """Log, large payloads, search, snapshots, write-ahead log: no file has it, and the chain verifies."""
     store = Path(leaky.environment["ONRECORD_STORE"])
     leaky.ok("search", "nothing")
-    assert TOKEN.encode() in bytes_of(store.parent)
+    assert TOKEN.encode() in bytes_of(store.parent), "the control: it was there"
     leaky.error("redact", leaky.session, code=2, kind="usage")
     data = leaky.data("redact", leaky.session, "--yes", kind="redaction")
     assert data["erased"] == 3

@@ -51,3 +51,24 @@ def test_wrong_positions_are_explained(working):
     for option in (["--from", "1"], ["--to", "1"], ["--no-tool-output"]):
         wrong = working.error("export", "--format", "jsonl", *option, code=2, kind="usage")
         assert wrong["message"] == f"{option[0]} needs --format html or --format markdown"
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_secrets_are_replaced_as_configured_and_the_report_says_what_was(working, tmp_path, form):
+    """Those of the log, and those that only the present rules know: in the text, the note and the facts; `keep` shows them."""
+    early, late = "ghp_" + "a1B2c3" * 6, "correct-horse-battery"
+    working.ok("decide", f"deploy with {early}")
+    working.ok("decide", f"the door opens with {late}")
+    working.ok("next", f"try {late} again")
+    export = ("export", "fix-invite-403", "--format", form)
+    before = working.ok(*export)
+    assert late in before
+    assert "Replaced secrets: 1 github-token when they were recorded." in before
+    now = {"DOOR_PASSWORD": late}
+    after = working.ok(*export, env=now)
+    assert late not in after
+    assert "1 github-token when they were recorded; 2 environment-value for this report." in after
+    (tmp_path / "config.toml").write_text('[secrets]\npolicy = "keep"\n')
+    kept = working.ok(*export, env=now | {"ONRECORD_CONFIG": str(tmp_path / "config.toml")})
+    assert late in kept
+    assert "Secrets are shown, as the policy “keep” says" in kept

@@ -194,6 +194,21 @@ def test_all_leaves_out_what_a_trainer_has(trained):
     assert told["samples"] == 1
 
 
+def test_what_was_sampled_and_is_in_no_sample_is_said(trained):
+    """The export counts the tokens of replaced turns: in its sentence, in JSON and in the row of the session."""
+    with onrecord.connect(trained.url, project=str(trained.project)) as records:
+        rollout = open_rollout(records, "task-1")
+        messages = [user("question"), assistant("answer 0"), user("another question")]
+        rollout.commit(rollout.intend(rollout.prepare(ChatRequest(messages), LETTERS)), answer("another answer"))
+        rollout.leave()
+    file, lost = trained.place / "samples.parquet", len("answer 1.")
+    told = trained.data("rollout", "export", "task-1", "--to", str(file), kind="rollout_export")
+    assert told["discarded_tokens"] == lost
+    assert [row["discarded_tokens"] for row in pq.read_table(file).to_pylist()] == [lost]
+    said = trained.run("rollout", "export", "task-1", "--to", str(file), "--force")
+    assert f"{lost} sampled tokens on record are in no sample" in said.out + said.err
+
+
 def test_damaged_logs_are_not_exported(trained):
     """A changed byte on disk keeps the session out of the file, with the position; the others are exported."""
     with onrecord.connect(trained.url, project=str(trained.project)) as records:
@@ -228,7 +243,7 @@ def test_code_of_your_own_is_named_as_module_and_name(tmp_path, monkeypatch):
     ):
         with pytest.raises(InvalidInput, match=why):
             named(text, "matcher")
-    with pytest.raises(InvalidInput, match="is no tokenizer"):
+    with pytest.raises(InvalidInput, match="is not a tokenizer"):
         tokenizer_of(lambda: 7, "x:y")
     assert not is_named("models/policy")
     assert not is_named("C:/models")

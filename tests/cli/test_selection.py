@@ -24,6 +24,31 @@ def test_two_live_sessions_are_ambiguous(working):
     assert "--session" in error["hint"]
 
 
+def test_a_team_verb_means_a_session_with_a_team(working):
+    """However many sessions are live, none without a team is meant; the error says how to form one."""
+    working.ok("open", "another")
+    error = working.error("team", "status", code=4, kind="not_found")
+    assert error["message"] == "no live session of this project has a team"
+    assert error["hint"] == "`onrecord team up team.toml` forms one"
+
+
+@pytest.mark.parametrize("verb", ["start", "setup", "adopt"])
+def test_a_mistyped_agent_gets_the_likely_name(working, verb):
+    """Every verb that takes a coding agent says which one may be meant."""
+    error = working.error(verb, "clade", code=2, kind="usage")
+    assert (error["message"], error["hint"]) == ("unknown coding agent 'clade'", "did you mean claude?")
+
+
+def test_a_program_typed_as_a_verb_is_explained(working):
+    """`onrecord claude` names the two ways to have Claude Code on record."""
+    hint = working.error("claude", code=2, kind="usage")["hint"]
+    assert (
+        hint
+        == "`onrecord start claude` starts it in a session; after `onrecord setup`, plain `claude` is recorded, too"
+    )
+    assert working.error("instal", code=2, kind="usage")["hint"] == "did you mean `onrecord setup`?"
+
+
 def test_no_live_session_names_the_others(working):
     """Without a live session the error names those that have ended."""
     working.ok("close", "--anyway", "its note is of no use to this test")

@@ -1,11 +1,20 @@
 """On a terminal there are tables and colour where attention is needed; anywhere else there is plain data."""
 
+import fcntl
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
+import termios
 import time
+from typing import IO
+
+import pytest
+from rich.cells import cell_len
+
+from onrecord.surfaces.cli.shared.wrapping import wrapped
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -14,9 +23,9 @@ def test_a_pipe_gets_plain_data(working):
     """Piped output has no escape sequence and no heading: tab-separated columns that scripts can cut."""
     out = working.ok("list")
     assert "\x1b" not in out
-    name, status, title, position, at, id_, agent, vendor, prompt = out.rstrip("\n").split("\t")
+    name, status, title, position, at, id_, agent, vendor, prompt, needs = out.rstrip("\n").split("\t")
     assert (name, status, title) == ("fix-invite-403", "active", "Fix intermittent 403")
-    assert (agent, vendor, prompt) == ("main", "", "Why the 403?")
+    assert (agent, vendor, prompt, needs) == ("main", "", "Why the 403?", "")
     assert position.isdigit()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", at)
     assert len(id_) == 26
@@ -24,10 +33,18 @@ def test_a_pipe_gets_plain_data(working):
 
 def test_a_terminal_gets_a_table(working):
     """On a terminal the list has headings, shapes and relative times."""
-    shown = COLOUR.sub("", working.on_terminal("list").out)
+    shown = COLOUR.sub("", working.on_terminal("list", columns=120).out)
     assert re.search(r"session +status +title +agent +last prompt +active", shown)
     assert re.search(r"○ +fix-invite-403 +active +Fix intermittent 403 +main +Why the 403\?", shown)
     assert "just now" in shown or "ago" in shown
+
+
+def test_a_search_shows_a_fact_as_the_log_does(working):
+    """On a terminal a fact is a sentence, without the ids and fingerprints around it; a pipe has the text as it is kept."""
+    working.run("run", "--", "sh", "-c", "echo the replica lags; exit 3")
+    shown = COLOUR.sub("", working.on_terminal("search", "replica", "lags").out)
+    assert re.search(r"attempt +attempt 1 failed: .*the replica lags", shown), shown
+    assert "attempt.settled" in working.ok("search", "replica", "lags")
 
 
 def test_colour_only_where_attention_is_needed(working):
@@ -47,14 +64,48 @@ def test_no_color_means_none(working):
     assert "\x1b" not in working.on_terminal("list", env={"TERM": "dumb"}).out
 
 
+@pytest.mark.parametrize("words", [["log"], ["list"], ["show"], ["help"]])
+def test_a_terminal_that_does_not_say_its_width_counts_as_an_ordinary_one(working, words):
+    """Below `script`, or in a container, a terminal may have 0 columns: nothing fails, and lines are not cut to nothing."""
+    done = working.on_terminal(*words, columns=0)
+    assert done.code == 0, done
+    assert "error" not in done.out
+    assert max(map(len, done.out.splitlines())) > 40
+
+
 def test_lines_fit_the_window(working):
     """Whatever the names and texts, no line of a table is wider than COLUMNS."""
     working.ok("open", "n" * 64, "--objective", "long " * 50)
     for columns in (60, 80, 120):
         for words in ([], ["list", "--all"], ["log", "fix-invite-403"], ["verify", "--all"], ["doctor"]):
             shown = COLOUR.sub("", working.on_terminal(*words, columns=columns).out)
-            table = [line for line in re.split(r"[\r\n]+", shown) if not line.startswith("note:")]
-            assert max(map(len, table)) <= columns, (columns, words, shown)
+            assert max(map(len, re.split(r"[\r\n]+", shown))) <= columns, (columns, words, shown)
+
+
+def test_a_message_is_wrapped_between_words_and_its_commands_are_whole(monkeypatch):
+    """A note continues under its text; a command in backquotes stays on one line, so that it can be copied."""
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "note: two sessions are live; `onrecord use fix-invite-403` chooses one, `onrecord list` lists both"
+    lines = wrapped(text, 6).split("\n")
+    assert lines == [
+        "note: two sessions are live;",
+        "      `onrecord use fix-invite-403`",
+        "      chooses one, `onrecord list` lists",
+        "      both",
+    ]
+    assert wrapped("error: /" + "a" * 60, 7) == "error:\n       /" + "a" * 60
+    assert max(map(cell_len, wrapped("hint: " + "日本語 " * 20, 6).split("\n"))) <= 40
+    monkeypatch.setenv("COLUMNS", "10")
+    assert wrapped(text, 6) == text
+
+
+def test_messages_are_wrapped_only_on_a_terminal(working):
+    """In a pipe an error is one line and its hint another; on a terminal both fit the window."""
+    done = working.run("show", "nothing-of-this-name")
+    assert [line.partition(":")[0] for line in done.err.splitlines()] == ["error", "hint"]
+    shown = working.on_terminal("show", "nothing-of-this-name", columns=40).out.replace("\r", "")
+    assert max(map(len, shown.split("\n"))) <= 40
+    assert " ".join(shown.split()) == " ".join(done.err.split())
 
 
 def test_json_on_a_terminal_is_json(working):
@@ -95,7 +146,7 @@ def test_follow_prints_what_comes_and_ends_with_ctrl_c(working):
         lines = iter(process.stdout.readline, "")
         assert any("while you watched" in line for line in lines)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=90)
     assert process.returncode == 130
     assert (out, err) == ("", "")
 
@@ -105,7 +156,7 @@ def test_follow_stops_at_a_position(working):
     end = working.data("show", kind="session")["position"] + 1
     with working.started("log", "--follow", "--jsonl", "--upto", str(end)) as process:
         working.ok("decide", "the last one")
-        out, _err = process.communicate(timeout=10)
+        out, _err = process.communicate(timeout=90)
     assert process.returncode == 0
     assert len(out.splitlines()) == end
 
@@ -117,7 +168,7 @@ def test_a_closed_pipe_is_silent(working):
     with working.started("log", "--jsonl", "--limit", "0") as process:
         process.stdout.readline()
         process.stdout.close()
-        process.wait(timeout=10)
+        process.wait(timeout=90)
         assert process.stderr.read() == ""
     assert process.returncode == 141
 
@@ -127,7 +178,7 @@ def test_a_closed_pipe_is_silent_in_a_real_shell(working):
     environment = working.environment | {"PATH": f"{working_directory()}:{working.environment['PATH']}"}
     done = subprocess.run(
         ["bash", "-c", "for i in 1 2 3; do onrecord log --jsonl; done | head -1"],
-        cwd=working.project, env=environment, capture_output=True, text=True, check=False, timeout=30,
+        cwd=working.project, env=environment, capture_output=True, text=True, check=False, timeout=90,
     )  # fmt: skip
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 1
@@ -140,11 +191,21 @@ def working_directory() -> str:
     return str(SCRIPT.parent)
 
 
+def unread(pipe: IO[str]) -> int:
+    """How many bytes in a pipe are still unread."""
+    (found,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return int(found)
+
+
 def test_ctrl_c_is_clean_anywhere(working):
     """Ctrl-C while a verb waits for input prints no traceback."""
     with working.started("record", stdin=subprocess.PIPE) as process:
-        time.sleep(0.5)
+        assert process.stdin
+        process.stdin.write("a turn")
+        process.stdin.flush()
+        while unread(process.stdin):
+            time.sleep(0.02)
         os.kill(process.pid, signal.SIGINT)
-        _out, err = process.communicate(timeout=10)
+        _out, err = process.communicate(timeout=90)
     assert process.returncode == 130
     assert err == ""

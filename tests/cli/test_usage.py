@@ -99,7 +99,7 @@ def test_show_and_usage_state_one_cost(here, capsys):
         assert total["cost"] - total["estimated_cost"] == pytest.approx(by_hand)
         assert main.main(["show", name]) == 0
         shown = capsys.readouterr().out
-        assert f"cost {total['cost']:.6f}" in shown, shown
+        assert f" ${total['cost']:.4f} " in shown, shown
         assert "2 calls of unknown cost" in shown, shown
 
 
@@ -141,7 +141,7 @@ def test_nothing_on_record_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ONRECORD_STORE", str(tmp_path / "none.db"))
     assert main.main(["usage"]) == 0
     told = capsys.readouterr()
-    assert (told.out, "no model calls are on record" in told.err) == ("", True)
+    assert (told.out, "nothing is on record yet" in told.err) == ("", True)
     assert not (tmp_path / "none.db").exists()
 
 

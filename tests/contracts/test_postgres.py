@@ -2,9 +2,12 @@
 
 import pytest
 
+from onrecord.machine.session_keys import SessionKeys
 from onrecord.stores.postgres import PostgresStore
+from onrecord.stores.postgres.address import address_of
+from onrecord.stores.postgres.people import use_session_keys
 from onrecord.testing import StoreContract
-from tests.postgres.servers import Stores
+from tests.postgres.servers import APP, OWNER, Stores
 
 
 class TestPostgresStore(StoreContract):
@@ -17,3 +20,16 @@ class TestPostgresStore(StoreContract):
 
     def make_store(self):
         return PostgresStore(self.stores.empty_store(), clock=self.clock)
+
+
+class TestKeyedPostgresStore(TestPostgresStore):
+    """Every session has a key of its own; nothing else differs."""
+
+    @pytest.fixture(autouse=True)
+    def _keys(self, tmp_path):
+        self.keys = SessionKeys(str(tmp_path / "keys"), lambda: bytes(32))
+
+    def make_store(self):
+        url = self.stores.empty_store()
+        assert use_session_keys(address_of(url.replace(f"//{APP}@", f"//{OWNER}@")))
+        return PostgresStore(url, clock=self.clock, session_keys=lambda: self.keys)

@@ -2,6 +2,7 @@
 
 import tempfile
 
+from onrecord.machine.session_keys import SessionKeys
 from onrecord.stores.memory import MemoryStore
 from onrecord.stores.sqlite import SQLiteStore
 from onrecord.testing import StoreContract
@@ -25,6 +26,18 @@ class TestSQLiteStore(StoreContract):
         super().teardown_method()
         for place in self.places:
             place.cleanup()
+
+
+class TestKeyedSQLiteStore(TestSQLiteStore):
+    """Every session has a key of its own; nothing else differs."""
+
+    def make_store(self):
+        plain = super().make_store()
+        plain.close()
+        keys = SessionKeys(f"{self.places[-1].name}/keys", lambda: bytes(32))
+        store = SQLiteStore(plain.path, clock=self.clock, session_keys=lambda _beside: keys)
+        store.use_session_keys()
+        return store
 
 
 class TestFastSQLiteStore(TestSQLiteStore):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.nursery import Nursery
+from tests.scratch import MEMORY, on_disk
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +17,13 @@ def nursery() -> Iterator[Nursery]:
     found = Nursery()
     yield found
     found.close()
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory on disk: a sync takes its time there, and a crash finds writers in the middle of one."""
+    with on_disk() as place:
+        yield place
 
 
 @pytest.fixture
@@ -33,8 +41,7 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 @pytest.fixture
 def memory_disk(tmp_path: Path) -> Iterator[Path]:
     """A directory for images, in memory where the machine has a memory file system: they need not survive anything."""
-    shared = Path("/dev/shm")
     # A name of its own: two runs on one machine may execute the same test at once.
-    place = Path(tempfile.mkdtemp(prefix="onrecord-images-", dir=shared if shared.is_dir() else tmp_path))
+    place = Path(tempfile.mkdtemp(prefix="onrecord-images-", dir=MEMORY if MEMORY.is_dir() else tmp_path))
     yield place
     shutil.rmtree(place)

@@ -118,7 +118,7 @@ class Disk(apsw.VFS):
         facts = os.fstat(file)
         for path in self.paths:
             with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(facts, Path(path).stat()):
+                if os.path.samestat(facts, os.stat(path)):  # noqa: PTH116  # called for every write, and Path.stat is slow
                     return Path(path).name
         return ""
 

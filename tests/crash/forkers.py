@@ -137,7 +137,7 @@ def go_on_through_interrupts(pipes: Pipes, path: str, new_ids: bool) -> None:
         if Path(f"{path}.enough").exists():
             break
     ended.set()
-    thread.join(30)
+    thread.join(90)
     pipes.say("interrupts", interrupts, "stuck" if thread.is_alive() else "ended")
     os._exit(0)
 
@@ -188,7 +188,7 @@ def go_on_through_handlers(pipes: Pipes, path: str) -> None:
             break
     ended.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(90)
     stuck = sum(thread.is_alive() for thread in threads)
     pipes.say("handled", told["recorded"], told["refused"], told["raised"], told["caught"], stuck)
     os._exit(0)

@@ -4,6 +4,7 @@ import errno
 import random
 import shutil
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,12 +33,20 @@ PROBLEMS: dict[str, tuple[tuple[str, ...], Problem]] = {
 }
 
 
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory in memory where the machine has a memory file system: these tests have a disk of their own that fails."""
+    with tempfile.TemporaryDirectory(prefix="onrecord-test-") as place:
+        yield Path(place)
+
+
 @pytest.fixture(autouse=True)
 def checkpoints_among_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A WAL checkpoint every few turns, so that its writes, syncs and truncations fail too."""
+    """A WAL checkpoint every few turns, so that its writes, syncs and truncations fail too; few writes that only make room."""
     monkeypatch.setattr(wal, "CHECKPOINT_BYTES", 12 * connection.PAGE_SIZE)
     monkeypatch.setattr(wal, "LOOK_EVERY", 1)
     monkeypatch.setattr(wal, "WAL_BYTES", 24 * connection.PAGE_SIZE)
+    monkeypatch.setattr(wal, "FIRST_ROOM", 16 * connection.PAGE_SIZE)
 
 
 class Nth:

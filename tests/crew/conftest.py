@@ -69,6 +69,11 @@ class Squad(Desk):
         found: dict[str, dict[str, Any]] = self.status()["agents"]
         return found
 
+    def needs(self, session: str) -> list[dict[str, Any]]:
+        """Why the session needs a person, as the overview lists it."""
+        listed = json.loads(self.run("--json").out)["data"]["sessions"]
+        return [need for one in listed if one["name"] == session for need in one["needs_you"]]
+
     def status(self) -> dict[str, Any]:
         done = self.run("team", "status", SESSION, "--json")
         return json.loads(done.out)["data"] if done.code == 0 else {"agents": {}, "supervisor": None}

@@ -54,7 +54,7 @@ def test_a_killed_supervisor_finds_its_agents_again(squad):
     first = squad.up()
     pid = squad.pid("lead.pid")
     first.kill()
-    first.wait(30)
+    first.wait(90)
     assert started(pid) is not None
     second = squad.up()
     until(lambda: "lead: still running" in squad.told() or "lead: fresh" in squad.told())
@@ -108,10 +108,14 @@ def test_after_five_restarts_it_is_left_alone_until_somebody_asks(squad):
     assert "restart it by hand" in row["why"]
     assert squad.up().wait(60) == 1
     assert squad.rows()["lead"]["starts"] == 6
+    (need,) = squad.needs(SESSION)
+    assert need["why"].startswith("lead keeps ending: 5 restarts in 120 s")
+    assert need["command"] == f"onrecord team restart lead --session {SESSION}"
     squad.plan_of("lead", "answer")
     squad.ok("team", "restart", "lead", "--session", SESSION)
     assert squad.up().wait(60) == 0
     assert squad.rows()["lead"]["state"] == "finished"
+    assert squad.needs(SESSION) == []
 
 
 def test_a_limit_parks_it_until_its_reset(squad):
@@ -219,7 +223,7 @@ def test_stopping_leaves_nobody_behind(squad):
     tool = squad.pid("tool.pid")
     assert squad.data("team", "stop", SESSION, kind="team")["left"] == []
     assert gone(tool)
-    assert supervisor.wait(30) == 0
+    assert supervisor.wait(90) == 0
     assert belonging(squad.place) == []
     assert {row["state"] for row in squad.rows().values()} == {"stopped"}
 
@@ -230,7 +234,7 @@ def test_stopping_works_without_a_supervisor_too(squad):
     supervisor = squad.up()
     tool = squad.pid("tool.pid")
     supervisor.kill()
-    supervisor.wait(30)
+    supervisor.wait(90)
     assert squad.data("team", "stop", SESSION, kind="team")["left"] == []
     assert gone(tool)
     assert belonging(squad.place) == []

@@ -7,8 +7,10 @@ import subprocess
 import pytest
 
 from onrecord.agents.waiting import CONTINUE
+from onrecord.crew.members import asked_on
 from onrecord.crew.panes import Pane, panes_of
 from onrecord.machine import started
+from onrecord.vendors.port import vendor
 from tests.agents.conftest import gone, until
 from tests.crew.conftest import SESSION, Squad, belonging
 
@@ -32,7 +34,7 @@ def tmux(squad: Squad, *words: str) -> str:
     """Query the team's own tmux, by the socket that `attach` names."""
     command = squad.data("team", "attach", "--session", SESSION, kind="command")["argv"]
     done = subprocess.run(
-        [*command[:3], *words], env=squad.environment, check=True, capture_output=True, text=True, timeout=30
+        [*command[:3], *words], env=squad.environment, check=True, capture_output=True, text=True, timeout=90
     )
     return done.stdout
 
@@ -70,7 +72,7 @@ def test_panes_outlive_their_supervisor_and_end_with_the_team(squad):
     until(lambda: squad.prompts() == ["You are lead."])
     until(lambda: squad.rows()["lead"]["state"] == "working")
     first.kill()
-    first.wait(30)
+    first.wait(90)
     (link,) = squad.links(SESSION, "lead")
     pid = until(lambda: squad.links(SESSION, "lead")[0]["last"].get("process"))["pid"]
     second = up(squad)
@@ -79,7 +81,7 @@ def test_panes_outlive_their_supervisor_and_end_with_the_team(squad):
     assert (squad.rows()["lead"]["starts"], squad.rows()["lead"]["session_id"]) == (1, link["id"])
     assert squad.data("team", "stop", SESSION, kind="team")["left"] == []
     assert gone(pid)
-    assert second.wait(30) == 0
+    assert second.wait(90) == 0
     assert belonging(squad.place) == []
 
 
@@ -134,3 +136,20 @@ def test_without_tmux_one_clear_error(squad):
     problem = squad.error("team", "up", str(squad.file), code=1, kind="tmux_missing")
     assert "--headless" in problem["hint"]
     assert not squad.runtime.exists()
+
+
+def test_a_question_above_the_place_for_a_prompt_was_answered():
+    """A program that draws again, as when a person attaches, leaves its old question on the screen; it does not count."""
+    asks = ["? Shell echo 1 > a.txt", "Allow execution of [Shell]?", "1. Allow once"]
+    ready = ["done", ">   Type your message or @path/to/file"]
+    assert asked_on(asks, vendor("gemini")) == "Allow execution of [Shell]?"
+    assert asked_on([*asks, *ready], vendor("gemini")) == ""
+    assert asked_on([*ready, *asks], vendor("gemini")) == "Allow execution of [Shell]?"
+
+
+def test_an_agent_without_a_prompt_is_idle_until_somebody_says_something(squad):
+    """Its program is open and waits: nothing is in progress."""
+    squad.write('[[agent]]\nid = "lead"\ncommand = "claude"\n')
+    up(squad)
+    until(lambda: squad.rows().get("lead", {}).get("session_id"))
+    until(lambda: squad.rows()["lead"]["state"] == "idle")

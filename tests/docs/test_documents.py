@@ -84,3 +84,14 @@ def test_the_readme_says_it_on_one_screen_and_has_both_commands():
     assert "$ ./dev demo" in first_screen
     assert "$ ./dev test" in first_screen
     assert "./dev test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_index_of_decisions_has_their_titles():
+    """The index lists a decision once, with the title that its page has; every page begins with its number."""
+    folder = ROOT / "docs" / "decisions"
+    pages = sorted(folder.glob("0*.md"))
+    titles = {page.name: page.read_text().splitlines()[0].removeprefix("# ") for page in pages}
+    assert [name for name, title in titles.items() if not title.startswith(f"{int(name[:4])}. ")] == []
+    listed = re.findall(r"^- \[(.+)\]\((\S+)\)$", (folder / "README.md").read_text(), re.MULTILINE)
+    assert [(name, title) for title, name in listed if titles.get(name) != title] == []
+    assert len({name for _title, name in listed}) == len(listed)

@@ -13,6 +13,7 @@ from tests.e2e.install import Installed
 
 KEY = "dummy-key-of-the-laboratory"
 MODEL = "mock-model"
+NO_MODELS = Path(__file__).with_name("no_models.json")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -207,7 +208,7 @@ class Opencode:
             "$schema": "https://opencode.ai/config.json", "provider": {"lab": provider}, "model": f"lab/{MODEL}",
             "autoupdate": False,
         })  # fmt: skip
-        # With a plugin it fetches its package of types at start and, offline, waits for it without end. It accepts a lock.
+        # With a plugin it fetches its package of types at start and, offline, waits until npm gives up. It accepts a lock.
         needs = {"dependencies": {"@opencode-ai/plugin": installed.version}}
         locked = {"": needs, "node_modules/@opencode-ai/plugin": {"version": installed.version}}
         write_json(folder / "package.json", needs)
@@ -215,7 +216,12 @@ class Opencode:
         (folder / "node_modules").mkdir()
 
     def environment(self, url: str) -> Mapping[str, str]:
-        return {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+        # Most of its start is its list of all models of all providers, and what finds files and logs in elsewhere.
+        return {
+            "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_MODELS_PATH": str(NO_MODELS), "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+            "OPENCODE_DISABLE_FFF": "1", "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER": "1",
+        }  # fmt: skip
 
     def start(self, vendor_id: str, prompt: str) -> list[str]:
         return ["opencode", "run", "--format", "json", prompt]
@@ -244,7 +250,8 @@ class Qwen:
         })  # fmt: skip
 
     def environment(self, url: str) -> Mapping[str, str]:
-        return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": MODEL}
+        relaunch = {"QWEN_CODE_NO_RELAUNCH": "true"}  # it would start itself a second time, with more memory
+        return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": MODEL, **relaunch}
 
     def start(self, vendor_id: str, prompt: str) -> list[str]:
         return ["qwen", "--session-id", vendor_id, "-o", "stream-json", prompt]

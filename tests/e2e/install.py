@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from typing import NamedTuple
 INSTALL_SECONDS = 600
 PROBE_SECONDS = 60
 OLDEST_NODE = 22
+AT_ONCE = 3
+"""So many programs are installed at the same time: most of that is waiting for the network."""
 
 
 class Program(NamedTuple):
@@ -211,5 +214,6 @@ def megabytes(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or PROGRAMS:
-        print(ensure(wanted).command)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for installed in pool.map(ensure, sys.argv[1:] or PROGRAMS):
+            print(installed.command)

@@ -18,6 +18,9 @@ from tests.e2e.wire import CALLS, FENCED, Anthropic, Completions, Format, Gemini
 
 DRIP_SECONDS = 0.2
 DEFAULT_WAIT_SECONDS = 60.0
+SHORTEST_REST_SECONDS, LONGEST_REST_SECONDS = 0.02, 0.5
+REST = 10
+"""How much longer than a check took to wait before the next one."""
 
 
 class Fault(NamedTuple):
@@ -73,6 +76,8 @@ class ModelServer:
         self.port: int = listener.getsockname()[1]
         self.received: list[Received] = []
         self.closing = threading.Event()
+        self.aside = "a title"
+        """The answer to a request that offers no tools, as those for titles and summaries."""
         self._faults: list[tuple[str, Fault | Callable[[], Fault]]] = []
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -155,7 +160,7 @@ class Handler(BaseHTTPRequestHandler):
             known = path.endswith(("/count_tokens", ":countTokens"))
             self.send_json(200 if known else 404, {"input_tokens": 10, "totalTokens": 10} if known else {})
             return
-        step = next_step(asked)
+        step = next_step(asked) if asked.tools else Step("say", [self.model.aside])
         if step.verb in CALLS and not can_call(step, asked.tools):
             step = Step("say", [f"there is no tool to {step.verb} with"])
         if step.verb == "fail":
@@ -219,9 +224,13 @@ def wants_stream(path: str, body: dict[str, Any]) -> bool:
 
 
 def patiently(check: Callable[[], bool], what: str, seconds: float = DEFAULT_WAIT_SECONDS) -> None:
-    """Wait until a condition is true."""
+    """Wait until a condition is true. A check that starts a process takes time from what it waits for, so it is made less often."""
     deadline = time.monotonic() + seconds
-    while not check():
-        if time.monotonic() > deadline:
+    while True:
+        began = time.monotonic()
+        if check():
+            return
+        ended = time.monotonic()
+        if ended > deadline:
             raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.02)
+        time.sleep(min(LONGEST_REST_SECONDS, max(SHORTEST_REST_SECONDS, REST * (ended - began))))

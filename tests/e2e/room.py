@@ -16,7 +16,7 @@ from pathlib import Path
 
 CLOSED_PORT = 9
 """The discard port, which has no listener. Where no namespace is available, proxies point here."""
-ROOM_SECONDS = 20.0
+ROOM_SECONDS = 90.0
 
 HOLDER = """
 import fcntl, os, socket, struct, sys

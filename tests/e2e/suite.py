@@ -43,6 +43,8 @@ class AgentSuite(Laboratory):
     """What its screen shows when it accepts a prompt."""
     forgets_the_unanswered: ClassVar[bool] = False
     """It cannot resume a conversation in which the model never answered."""
+    announced: ClassVar[str] = "onrecord records this conversation"
+    """What its screen shows at the start, or with the first prompt, of a conversation that is recorded automatically."""
     plain: ClassVar[tuple[str, ...]] = ()
     """How a user starts it in a terminal, if that takes more than its name."""
 
@@ -102,6 +104,7 @@ class AgentSuite(Laboratory):
         terminal.shows(self.ready)
         assert json.loads(lab.onrecord("list", "--json").out)["data"] == [], "nothing was said yet"
         terminal.say("The word is magenta. [[say violet]]", r"(?m)^\W*violet")
+        terminal.showed(self.announced)  # a notice may be on the screen for a few seconds only
         self.begin_another(terminal)
         terminal.say("Another day. [[say ochre]]", r"(?m)^\W*ochre")
         assert "The word is magenta." not in FENCED.sub("", lab.server.conversation()[-1].text), "only the brief has it"
@@ -122,6 +125,9 @@ class AgentSuite(Laboratory):
         assert agent.chain() == [first, second]
         assert {event["by"] for event in agent.events() if event["kind"] == "agent.located"} == {self.name}
         assert "The word is magenta." in agent.kept()
+        patiently(
+            lambda: {"violet", "ochre", "done"} <= set(agent.answers()), "both conversations are there to the end"
+        )
 
     def test_after_a_limit_it_continues_and_no_edit_is_allowed_while_an_attempt_is_running(self, lab: Lab):
         """A run that a rate limit stopped is not finished; the limit is on record, and the session continues after it (G01, G09).
@@ -244,6 +250,11 @@ class Agent:
         assert f"last words: {answers[-1]}" in note, note
         found = json.loads(self.lab.onrecord("search", "magenta", "--json").out)["data"]["results"]
         assert any("The word is magenta." in hit["snippet"] for hit in found), found
+
+    def answers(self) -> list[str]:
+        """What the model said, as the record's transcript has it."""
+        messages = json.loads(self.lab.onrecord("export", self.session, "--format", "messages").out)
+        return [str(one["content"]).strip() for one in messages if one["role"] == "assistant"]
 
     def kept(self) -> str:
         """What the record has of the conversation."""

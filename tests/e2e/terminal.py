@@ -12,9 +12,11 @@ from tests.e2e.lab import Lab
 from tests.e2e.modelserver import patiently
 
 COLUMNS, ROWS = 160, 50
-COMMAND_SECONDS = 20
+COMMAND_SECONDS = 90
 SCREEN_SECONDS = 60.0
 TRIES, TRY_SECONDS = 4, 5.0
+TYPED_SECONDS = 20.0
+"""A busy program shows what was typed late. Typed again, the text would be there twice."""
 KEY_SECONDS = 0.3
 """Time that a screen needs to react to a key."""
 
@@ -26,6 +28,8 @@ class Terminal:
         if shutil.which("tmux") is None:
             pytest.skip("cannot run here: tmux is not installed")
         self._lab = lab
+        self._screens: list[str] = []
+        """Every screen that was looked at."""
         self._environment = lab.environment
         size = ["-x", str(COLUMNS), "-y", str(ROWS)]
         # Without a status line, and with the window kept after the program's end, the screen is the program's own.
@@ -40,9 +44,14 @@ class Terminal:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def close(self) -> None:
+        """End it, and what runs in it."""
+        self._tmux("kill-server")
+
     @property
     def screen(self) -> str:
-        return self._tmux("capture-pane", "-p", "-t", "lab")
+        self._screens.append(self._tmux("capture-pane", "-p", "-t", "lab"))
+        return self._screens[-1]
 
     def shows(self, pattern: str, seconds: float = SCREEN_SECONDS) -> str:
         """Wait until the screen shows something."""
@@ -58,6 +67,11 @@ class Terminal:
             raise AssertionError(f"{why}; it shows:\n{seen[0].strip()}") from None
         return seen[0]
 
+    def showed(self, pattern: str) -> None:
+        """See something that may be gone again: it was on a screen before, or it will be."""
+        if not any(re.search(pattern, screen) for screen in self._screens):
+            self.shows(pattern)
+
     def type(self, text: str) -> None:
         """Type a text, as keys."""
         self._tmux("send-keys", "-t", "lab", "-l", text)
@@ -71,16 +85,16 @@ class Terminal:
 
         A return that follows too soon is taken for a line end, or by a list of proposals; so there may be several.
         """
-        self.until(re.escape(text[-20:]), lambda: self.type(text))
+        self.until(re.escape(text[-20:]), lambda: self.type(text), TYPED_SECONDS)
         time.sleep(KEY_SECONDS)
         self.until(shows, lambda: self.press("Enter"))
 
-    def until(self, pattern: str, act: Callable[[], None]) -> None:
+    def until(self, pattern: str, act: Callable[[], None], seconds: float = TRY_SECONDS) -> None:
         """Do something, and again if a busy program missed it, until the screen shows its effect."""
         for _ in range(TRIES - 1):
             act()
             try:
-                self.shows(pattern, TRY_SECONDS)
+                self.shows(pattern, seconds)
             except AssertionError:
                 continue
             return

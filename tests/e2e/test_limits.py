@@ -29,7 +29,7 @@ class TestLimitsOnATerminal(Laboratory):
         assert lab.onrecord("setup", "claude", "--user", "--no-tools", "--no-input").status == 0
         agent = Agent(lab, "claude")
         opens = int(time.time()) + WINDOW_SECONDS
-        lab.server.fail(Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}"), TRIES)
+        lab.server.fail(Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}"), TRIES, "is magenta")
         terminal = Terminal(lab, agent.command())
         terminal.shows("auto mode on")
         terminal.say("The word is magenta. [[say ochre]]", "usage limit reached")
@@ -58,13 +58,19 @@ class TestLimitsOnATerminal(Laboratory):
         terminal = Terminal(lab, ["claude"])
         terminal.shows("auto mode on")
         terminal.say("The word is magenta. [[say violet]]", r"(?m)^\W*violet")
-        running = json.loads(lab.onrecord("adopt", "claude", "--json").out)["data"]
-        done = lab.onrecord("adopt", "claude", "--pid", str(running[0]["pid"]), "--name", SESSION, "--json")
+        everywhere = json.loads(lab.onrecord("adopt", "claude", "--json").out)[
+            "data"
+        ]  # also in other tests' directories
+        (here,) = [one for one in everywhere if one["cwd"] == str(lab.project)]
+        done = lab.onrecord("adopt", "claude", "--pid", str(here["pid"]), "--name", SESSION, "--json")
         assert done.status == 0, done
         name = json.loads(done.out)["data"]["name"]
         opens = int(time.time()) + 3600
-        lab.server.fail(Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}"), TRIES)
+        lab.server.fail(
+            Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}"), TRIES, "And the next?"
+        )
         terminal.say("And the next? [[say ochre]]", "usage limit reached")
+        assert "open too" not in terminal.screen, "the shell that started it is no second writer"
         patiently(lambda: stop_of(lab, name) is not None, "the limit is on record")
         stop = stop_of(lab, name) or {}
         assert (stop["cause"], stop["resets_at"]) == ("usage_window", opens), stop

@@ -51,8 +51,6 @@ def steps(prompt: str) -> list[Step]:
 def next_step(asked: Asked) -> Step:
     """Each tool result advances by one directive; after the last one, and without any, the model says that it is done."""
     script = steps(asked.prompt)
-    if not asked.tools:
-        return Step("say", ["a title"])
     return script[asked.results] if asked.results < len(script) else Step("say", ["done"])
 
 

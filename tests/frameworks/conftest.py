@@ -3,9 +3,13 @@
 import importlib.util
 
 OWN_ENVIRONMENT = {
+    "test_agent_framework.py": "agent_framework",
     "test_claude_agent_sdk.py": "claude_agent_sdk",
     "test_google_adk.py": "google.adk",
+    "test_pydantic_ai.py": "pydantic_ai.conversation_store",
+    "test_pydantic_steps.py": "pydantic_ai_harness",
     "test_strands.py": "strands",
+    "test_strands_storage.py": "strands",
 }
 
 

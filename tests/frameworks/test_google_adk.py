@@ -1,9 +1,11 @@
 """Google ADK on our log: the contract of its session services, order and stale writers included."""
 
 import asyncio
+import random
 import subprocess
 import sys
 from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,16 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
 import onrecord
 from onrecord.frameworks.google_adk import OnrecordSessionService
+from onrecord.frameworks.importing import take_in
+from onrecord.session.session_store import SessionStore
+from onrecord.stores.sqlite import SQLiteStore
+from tests.crash.disks import Disk
+from tests.crash.test_full_and_read_only_disk import Space
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "google_adk_refund.py"
@@ -159,6 +167,27 @@ def test_equal_and_backward_clocks_do_not_change_the_order(service, store):
     run(story())
 
 
+def test_an_event_that_is_made_and_saved_again_is_kept_once(service, store):
+    """A caller that does not know whether its event was saved makes it again: same id and content, a later timestamp."""
+
+    async def story() -> None:
+        mine = await service.create_session(**ONE)
+        for moment, said in ((1.0, "one"), (2.0, "two"), (3.0, "one"), (4.0, "two"), (5.0, "three")):
+            made = event(said, at=moment)
+            made.id = said
+            await service.append_event(mine, made)
+        found = await OnrecordSessionService(store).get_session(**ONE)
+        assert texts(found) == ["one", "two", "three"]
+        other = event("something else", at=6.0)
+        other.id = "one"
+        with pytest.raises(
+            ValueError, match=r"is on record with another content \[invalid_input\]; give it its own id"
+        ):
+            await service.append_event(found, other)
+
+    run(story())
+
+
 def test_a_stale_writer_is_refused_also_with_an_equal_timestamp(service, store):
     """Check 25: of two writers that have read the same session, one is stale; nothing of it is kept."""
 
@@ -209,3 +238,174 @@ def test_what_was_said_is_in_the_transcript(tmp_path):
         assert [(item["role"], item["content"]) for item in items] == [
             ("user", "where is the zebra"), ("assistant", "in the zoo"),
         ]  # fmt: skip
+
+
+def test_an_overtaken_writer_is_queued_or_moved_to_a_fork(tmp_path):
+    """With `queue` its event comes behind the others; with `fork` it is in a session of its own; nothing is lost."""
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+
+        async def story() -> None:
+            queued, forking = (OnrecordSessionService(store, on_conflict=policy) for policy in ("queue", "fork"))
+            mine = await queued.create_session(**ONE)
+            other: Any = await forking.get_session(**ONE)
+            await queued.append_event(mine, event("first"))
+            late = await queued.get_session(**ONE)
+            await queued.append_event(mine, event("second", at=2.0))
+            await queued.append_event(late, event("third", at=3.0, k=1))
+            assert texts(await queued.get_session(**ONE)) == ["first", "second", "third"]
+            await forking.append_event(other, event("elsewhere", at=4.0))
+            await forking.append_event(other, event("still there", at=5.0))
+            assert (other.id, forking.forks) == ("s-fork-1", ["s-fork-1"])
+            again = OnrecordSessionService(store)
+            fork: Any = await again.get_session(**WHO, session_id="s-fork-1")
+            assert (fork.id, texts(fork)) == ("s-fork-1", ["elsewhere", "still there"])
+            assert texts(await again.get_session(**ONE)) == ["first", "second", "third"]
+            assert {one.id for one in (await again.list_sessions(**WHO)).sessions} == {"s", "s-fork-1"}
+
+        run(story())
+        with pytest.raises(ValueError, match=r"refuse, queue, fork, not 'drop' \[invalid_input\]"):
+            OnrecordSessionService(store, on_conflict="drop")
+
+
+OTHER = """
+import asyncio, sys, onrecord
+from onrecord.frameworks.google_adk import OnrecordSessionService
+async def main():
+    with onrecord.connect(sys.argv[1], project="p") as store:
+        service = OnrecordSessionService(store, on_conflict=sys.argv[2])
+        print("ready", flush=True)
+        try:
+            async with service.alone(app_name="app", user_id="ada", session_id="s"):
+                found = await service.get_session(app_name="app", user_id="ada", session_id="s")
+                print("has", len(found.events), flush=True)
+        except ValueError as problem:
+            print("refused", problem.code, flush=True)
+asyncio.run(main())
+"""
+
+
+def test_two_processes_wait_for_one_another_or_are_refused(tmp_path):
+    """While one process has the lease, another is refused, or waits until it can read what the first one wrote."""
+    path = str(tmp_path / "x.db")
+    with onrecord.connect(path, project="p") as store:
+        service = OnrecordSessionService(store)
+
+        async def story() -> None:
+            mine = await service.create_session(**ONE)
+            async with service.alone(**ONE):
+                command = [sys.executable, "-W", "ignore", "-c", OTHER, path]
+                done = await asyncio.to_thread(
+                    subprocess.run, [*command, "refuse"], capture_output=True, text=True, check=False
+                )
+                assert done.stdout == "ready\nrefused lease_held\n", done.stderr
+                forking = OnrecordSessionService(store, on_conflict="fork")
+                async with forking.alone(**ONE) as fork:
+                    assert await forking.get_session(**WHO, session_id=fork) is not None
+                assert forking.forks == [fork] == ["s-fork-1"]
+                start = partial(subprocess.Popen, [*command, "queue"], stdout=subprocess.PIPE, text=True)
+                waiting = await asyncio.to_thread(start)
+                assert waiting.stdout is not None
+                assert await asyncio.to_thread(waiting.stdout.readline) == "ready\n"
+                await service.append_event(mine, event("first"))
+            assert await asyncio.to_thread(waiting.stdout.read) == "has 1\n"
+            waiting.stdout.close()
+            assert waiting.wait() == 0
+
+        run(story())
+
+
+def test_wrong_input_is_an_error_of_adk(tmp_path, monkeypatch):
+    """Wrong types, too large, closed, a lost lease: ADK's own errors with our code and hint, nothing half-written."""
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        service: Any = OnrecordSessionService(store)
+
+        async def fails(awaitable: Any, error: type[Exception], words: str) -> None:
+            with pytest.raises(error, match=words):
+                await awaitable
+
+        async def story() -> None:
+            mine = await service.create_session(**ONE)
+            name = store.sessions()[0].name
+            before = store.get(name).head.position
+            await fails(service.append_event(mine, "text"), ValueError, r"not Session, str \[invalid_input\]")
+            await fails(service.get_session(**WHO, session_id=7), ValueError, r"must be text \[invalid_input\]")
+            await fails(service.create_session(**WHO, state=[1]), ValueError, r"a state that is a dict \[invalid_input")
+            with monkeypatch.context() as patched:
+                patched.setattr("onrecord.log.codec.PAYLOAD_LIMIT", 20_000)
+                await fails(service.append_event(mine, event("x" * 30_000)), ValueError, r"\[too_large\]; split it")
+            unknown = mine.model_copy(update={"id": "unknown"})
+            await fails(service.append_event(unknown, event()), SessionNotFoundError, r"\[session_not_found\]")
+            assert store.get(name).head.position == before
+            async with service.alone(**ONE):
+                other = store.get(name, agent="main").acquire(takeover=True)
+                position = other.head.position
+                await fails(service.append_event(mine, event()), ValueError, r"\[lease_lost\]; open the session again")
+                assert store.get(name).head.position == position
+                other.leave()
+            store.get(name).close()
+            again = await OnrecordSessionService(store).get_session(**ONE)
+            await fails(service.append_event(again, event()), ValueError, r"\[session_closed\]; .*reopen")
+
+        run(story())
+
+
+def test_a_full_disk_is_an_error_of_adk_and_loses_nothing(tmp_path):
+    """When the disk is full the append fails with our code; what was saved is readable, and later appends work."""
+    space = Space(1 << 40)
+    with Disk(space):
+        ours = SQLiteStore(str(tmp_path / "full.db"))
+        service = OnrecordSessionService(SessionStore(ours))
+
+        async def story() -> None:
+            mine = await service.create_session(**ONE)
+            await service.append_event(mine, event("one"))
+            space.room = 0
+            with pytest.raises(ValueError, match=r"\[store_full\]; free some space"):
+                await service.append_event(mine, event(random.Random(1).randbytes(4_000_000).hex()))
+            space.room = 1 << 40
+            await service.append_event(mine, event("two"))
+            assert texts(await service.get_session(**ONE)) == ["one", "two"]
+
+        run(story())
+        ours.close()
+
+
+def test_sessions_of_adks_own_file_are_imported_once(tmp_path):
+    """Events and state of its SQLite file arrive in their order; a second import adds only what is new."""
+    path = str(tmp_path / "own.db")
+
+    async def theirs(*said: str) -> None:
+        own = SqliteSessionService(path)
+        mine = await own.get_session(**ONE) or await own.create_session(**ONE, state={"k": 1, "user:u": 2, "app:a": 3})
+        for number, text in enumerate(said):
+            await own.append_event(mine, event(text, at=mine.last_update_time + 1 + number))
+
+    run(theirs("one", "two"))
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        assert [(one.new, one.there) for one in take_in(store, "google-adk", f"sqlite:///{path}")] == [(2, 0)]
+        run(theirs("three"))
+        assert [(one.new, one.there) for one in take_in(store, "google-adk", path)] == [(1, 2)]
+        found = run(OnrecordSessionService(store).get_session(**ONE))
+        assert texts(found) == ["one", "two", "three"]
+        assert found.state == {"k": 1, "user:u": 2, "app:a": 3}
+
+
+def test_adk_that_is_missing_is_one_sentence(monkeypatch):
+    """Without ADK, the import of the adapter says what to install."""
+    monkeypatch.setitem(sys.modules, "google.adk.events.event", None)
+    monkeypatch.delitem(sys.modules, "onrecord.frameworks.google_adk")
+    with pytest.raises(ImportError, match=r"needs google-adk 2\.13 or newer: pip install 'onrecord\[google-adk\]'"):
+        __import__("onrecord.frameworks.google_adk")
+
+
+def test_state_that_is_no_json_is_refused(service, store):
+    """A value that JSON does not have is not turned into text silently: nothing of the session or event is kept."""
+    with pytest.raises(
+        ValueError, match=r"cannot be kept as JSON: Unable to serialize .*\[invalid_input\]; use strings"
+    ):
+        run(service.create_session(app_name="a", user_id="u", session_id="bad", state={"x": object()}))
+    assert run(service.get_session(app_name="a", user_id="u", session_id="bad")) is None
+    session = run(service.create_session(app_name="a", user_id="u", session_id="s"))
+    with pytest.raises(ValueError, match="cannot be kept as JSON"):
+        run(service.append_event(session, event(x=object())))
+    assert run(service.get_session(app_name="a", user_id="u", session_id="s")).events == []

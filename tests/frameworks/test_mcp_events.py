@@ -1,14 +1,22 @@
 """The MCP SDK's EventStore on our log. Upstream's own tests are run by `./dev frameworks mcp`."""
 
 import asyncio
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.shared.exceptions import MCPError
 from mcp_types import JSONRPCNotification
 
 import onrecord
+from onrecord.errors import SessionClosed
 from onrecord.frameworks.mcp_events import OnrecordEventStore
+from tests.frameworks.disks import full_disk
 from tests.stores import url_of
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "mcp_events_refund.py"
 
 
 def told(number: int) -> JSONRPCNotification:
@@ -53,3 +61,57 @@ def test_events_of_many_streams_at_once_have_an_id_each(tmp_path):
     with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
         assert sorted(map(int, asyncio.run(story(store)))) == list(range(1, 51))
         assert store.get("server").verify().ok
+
+
+def test_bad_input_is_an_error_of_mcp_and_writes_nothing(tmp_path):
+    """A wrong type, too much, a full disk, a closed session: MCPError with our code and hint; the events as before."""
+
+    async def story(store: Any) -> None:
+        events = OnrecordEventStore("server", store)
+        await events.store_event("a", told(0))
+        wrong: Any = {"jsonrpc": "2.0"}
+        with pytest.raises(MCPError, match=r"not str and dict \[invalid_input\]"):
+            await events.store_event("a", wrong)
+        long = JSONRPCNotification(jsonrpc="2.0", method="x", params={"text": "x" * 70_000_000})
+        with pytest.raises(MCPError, match=r"\[too_large\]"):
+            await events.store_event("a", long)
+        with full_disk(), pytest.raises(MCPError, match=r"\[store_error\]"):
+            await events.store_event("a", JSONRPCNotification(jsonrpc="2.0", method="x", params={"n": "x" * 9_000}))
+        await events.store_event("a", told(1))
+        store.get("server").close("done")
+        with pytest.raises(MCPError, match=r"\[session_closed\]") as found:
+            await events.store_event("a", told(2))
+        assert found.value.error.data == {"code": "session_closed", "hint": SessionClosed.hint}
+        assert await missed(OnrecordEventStore("server", store), "1") == ("a", [("2", 1)])
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        asyncio.run(story(store))
+
+
+def test_a_server_that_lost_its_lease_is_refused(tmp_path):
+    """Inside `alone` no other process adds events; a server whose lease was taken over meanwhile cannot write."""
+
+    async def story(store: Any) -> None:
+        events = OnrecordEventStore("server", store)
+        async with events.alone():
+            await events.store_event("a", told(0))
+            with pytest.raises(MCPError, match=r"\[lease_held\]"):
+                async with OnrecordEventStore("server", store).alone():
+                    pass
+            store.get("server", agent="main").acquire(takeover=True)
+            with pytest.raises(MCPError, match=r"\[lease_lost\]"):
+                await events.store_event("a", told(1))
+        assert await missed(OnrecordEventStore("server", store), "1") == ("a", [])
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        asyncio.run(story(store))
+
+
+def test_a_client_gets_what_it_missed_after_the_server_was_killed_in_a_tool(tmp_path):
+    """A real server over HTTP, killed inside its tool and started again: the events come from the record; one payment."""
+    command = [sys.executable, "-W", "ignore", str(EXAMPLE), str(tmp_path)]
+    killed = subprocess.run([*command, "--kill"], capture_output=True, text=True, check=False, timeout=100)
+    assert killed.returncode == -9, killed.stderr
+    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
+    assert again.splitlines() == ["event: checking order 42", "event: order 42 is paid", "nothing more was missed"]
+    assert (tmp_path / "payments.txt").read_text() == "order 42\n"

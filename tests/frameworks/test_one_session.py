@@ -53,6 +53,13 @@ def test_each_framework_continues_what_the_others_began(store):
 
     with store.open(NAME, agent="main") as ours, ours.turn() as turn:
         turn.user("three: plain")
+        assert [one["content"] for one in turn.messages("openai")] == [
+            "one: begin",
+            "from the graph",
+            "two: continue",
+            "from the agents",
+            "three: plain",
+        ]
         turn.assistant("from the loop", tool_calls=[{"id": "c", "name": "look", "arguments": {"at": 1}}])
         turn.tool("c", "seen")
 

@@ -16,6 +16,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 import onrecord
 from onrecord.frameworks.openai_agents import OnrecordSession
+from tests.frameworks.disks import full_disk
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "openai_agents_refund.py"
@@ -78,6 +79,34 @@ def test_pop_and_clear_are_tombstones(store):
     run(session.add_items([said("again")]))
     assert run(OnrecordSession("talk", store).get_items()) == [said("again")]
     assert ours.verify().ok
+
+
+def test_a_save_whose_reply_was_lost_may_be_repeated(store):
+    """Items with the ids of the model are kept once, and so is the prompt before them, which the runner saves apart."""
+    call: Any = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "pay", "arguments": "{}"}
+    result: Any = {"type": "function_call_output", "call_id": "c", "output": "paid"}
+    for _time in range(2):
+        session = OnrecordSession("talk", store)
+        run(session.add_items([said("pay")]))
+        run(session.add_items([call, result]))
+    run(OnrecordSession("talk", store).add_items([call, result]))
+    assert run(session.get_items()) == [said("pay"), call, result]
+    assert [item["content"] for item in store.get("talk").transcript().items] == ["pay", "", "paid"]
+    later: Any = {**call, "id": "fc_2", "call_id": "d"}
+    run(session.add_items([said("pay")]))
+    answered: Any = {**result, "call_id": "d"}
+    run(session.add_items([later, answered]))
+    assert len(run(session.get_items())) == 6
+    assert store.get("talk").verify().ok
+
+
+def test_equal_words_without_the_ids_of_a_model_are_all_kept(store):
+    """Without an id nothing says that it is a repetition: what was said twice is kept twice."""
+    session = OnrecordSession("talk", store)
+    answer: Any = {"id": "__fake_id__", "type": "message", "role": "assistant", "content": []}
+    for _time in range(2):
+        run(session.add_items([said("again"), answer]))
+    assert run(session.get_items()) == [said("again"), answer] * 2
 
 
 def test_a_session_is_found_and_read_like_any_other(store):
@@ -214,8 +243,45 @@ def test_bad_input_is_refused_in_one_sentence(store):
     store.get("talk").close()
     with pytest.raises(AgentsException, match=r"session_closed.*reopen"):
         run(session.add_items([said("late")]))
-    with pytest.raises(onrecord.errors.InvalidInput, match="refuse, queue, fork"):
+    with pytest.raises(AgentsException, match=r"refuse, queue, fork, not 'overwrite' \[invalid_input\]"):
         OnrecordSession("talk", store, on_conflict="overwrite")
     odd = OnrecordSession("user 7/ünï", store)
     run(odd.add_items([said("odd name")]))
     assert run(OnrecordSession("user 7/ünï", store).get_items()) == [said("odd name")]
+
+
+def test_no_room_a_lost_lease_and_too_much_leave_the_history_as_it_was(tmp_path):
+    """A full disk, a lease that another process took and an item too large: errors of openai-agents, nothing half-kept."""
+
+    async def story(store: Any) -> None:
+        session = OnrecordSession("talk", store)
+        async with session:
+            await session.add_items([said("one")])
+            with full_disk(), pytest.raises(AgentsException, match=r"\[store_error\]"):
+                await session.add_items([said("x" * 9_000), said("two")])
+            with pytest.raises(AgentsException, match=r"\[too_large\]"):
+                await session.add_items([said("x" * 70_000_000)])
+            store.open("talk", agent="main", takeover=True)
+            with pytest.raises(AgentsException, match=r"\[lease_lost\]"):
+                await session.add_items([said("too late")])
+        assert await OnrecordSession("talk", store).get_items() == [said("one")]
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as found:
+        run(story(found))
+        assert found.get("talk").verify().ok
+
+
+def test_a_prompt_that_was_saved_again_before_its_answer_is_kept_once(store):
+    """A run that was cancelled after its prompt, and is run again: one prompt. What was answered, or said twice, stays."""
+
+    async def story() -> list[Any]:
+        session = OnrecordSession("s", store)
+        hi: Any = {"role": "user", "content": "hi"}
+        for number, prompts in enumerate(([hi], [hi], [hi, hi])):
+            await session.add_items(prompts)
+            if number:
+                answer: Any = {"id": f"m{number}", "type": "message", "role": "assistant", "content": "yes"}
+                await session.add_items([answer])
+        return await session.get_items()
+
+    assert [item["role"] for item in asyncio.run(story())] == ["user", "assistant", "user", "user", "assistant"]

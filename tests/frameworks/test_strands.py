@@ -11,6 +11,8 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 
 import onrecord
 from onrecord.frameworks.strands import OnrecordRepository
+from tests.frameworks.disks import full_disk
+from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "strands_refund.py"
@@ -40,6 +42,23 @@ def test_two_workers_cannot_overwrite_each_other(store):
     two.create_message("s", "default", said(1, "yours", "assistant"))
     assert [one.message["content"][0]["text"] for one in one.list_messages("s", "default")] == ["mine", "yours"]
     assert len(list(store.get("s").events())) == 5
+    check_shared(store, "s", ["mine", "yours"])
+
+
+def test_a_call_or_result_that_is_saved_again_is_kept_once(store):
+    """After a lost reply the manager gives the same message another number: its tool id shows that it is the same."""
+    ours: Any = OnrecordRepository(store)
+    use = {"toolUse": {"toolUseId": "t", "name": "pay", "input": {}}}
+    result = {"toolResult": {"toolUseId": "t", "status": "success", "content": [{"text": "paid"}]}}
+    parts = [("user", {"text": "pay"}), ("assistant", use), ("assistant", use), ("user", result), ("user", result)]
+    for number, (role, part) in enumerate(parts):
+        message: Any = {"role": role, "content": [part]}
+        ours.create_message("s", "default", SessionMessage(message=message, message_id=number))
+    assert [one.message_id for one in OnrecordRepository(store).list_messages("s", "default")] == [0, 1, 3]
+    assert ours.read_message("s", "default", 4).message["content"] == [result]
+    ours.create_message("s", "default", said(5, "pay"))
+    ours.create_message("s", "default", said(6, "pay"))
+    assert len(ours.list_messages("s", "default")) == 5
 
 
 def test_a_redacted_message_is_replaced_for_every_reader(store):
@@ -77,6 +96,63 @@ def test_what_does_not_exist_is_said(store):
     assert store.named("nope") is None
 
 
+@pytest.mark.parametrize("policy", ["refuse", "queue", "fork"])
+def test_a_worker_that_was_overtaken_is_refused_queued_or_forked(store, policy):
+    """Both workers read the session, the other one writes first: the second message is what was chosen."""
+    mine, yours = OnrecordRepository(store, on_conflict=policy), OnrecordRepository(store)
+    yours.create_message("s", "default", said(0, "begin"))
+    assert len(mine.list_messages("s", "default")) == 1
+    yours.create_message("s", "default", said(1, "yours", "assistant"))
+    if policy == "refuse":
+        with pytest.raises(SessionException, match=r"another worker wrote it \[conflict\]"):
+            mine.create_message("s", "default", said(1, "mine", "assistant"))
+    else:
+        mine.create_message("s", "default", said(1, "mine", "assistant"))
+        mine.create_message("s", "default", said(2, "more"))
+        again: Any = mine.read_message("s", "default", 1)
+        assert again.message["content"][0]["text"] == "mine"
+        again.redact_message = {"role": "assistant", "content": [{"text": "[redacted]"}]}
+        again.message_id = 1
+        mine.update_message("s", "default", again)
+    here = [one.to_message()["content"][0]["text"] for one in OnrecordRepository(store).list_messages("s", "default")]
+    assert here == ["begin", "yours"] + (["[redacted]", "more"] if policy == "queue" else [])
+    if policy == "fork":
+        (name,) = mine.forks
+        own = [one.to_message()["content"][0]["text"] for one in mine.list_messages("s", "default")]
+        assert own == ["begin", "[redacted]", "more"]
+        assert store.get(name).verify().ok
+
+
+def test_a_worker_that_lost_its_lease_is_refused(store):
+    """Inside `alone` no other process adds to the session; one that lost the lease meanwhile is refused by the log."""
+    mine, yours = OnrecordRepository(store), OnrecordRepository(store)
+    with mine.alone("s"):
+        mine.create_message("s", "default", said(0, "begin"))
+        with pytest.raises(SessionException, match=r"\[lease_held\]"), yours.alone("s"):
+            pass
+        store.open("s", agent="main", takeover=True)
+        with pytest.raises(SessionException, match=r"\[lease_lost\]"):
+            mine.create_message("s", "default", said(1, "too late"))
+    assert len(yours.list_messages("s", "default")) == 1
+
+
+def test_bad_input_is_an_error_of_strands_and_writes_nothing(store):
+    """Too large, no JSON, a closed session, an empty id: SessionException with our code; the messages are as before."""
+    ours = OnrecordRepository(store)
+    ours.create_message("s", "default", said(0, "one"))
+    wrong: Any = SessionMessage(message={"role": "user", "content": [{"text": object()}]}, message_id=1)
+    for message, code in ((said(1, "x" * 70_000_000), "too_large"), (wrong, "invalid_input")):
+        with pytest.raises(SessionException, match=rf"\[{code}\]"):
+            ours.create_message("s", "default", message)
+    with pytest.raises(SessionException, match=r"\[invalid_input\]"):
+        ours.read_session("")
+    store.get("s").close("done")
+    with pytest.raises(SessionException, match=r"\[session_closed\]"):
+        ours.create_message("s", "default", said(1, "two"))
+    assert len(OnrecordRepository(store).list_messages("s", "default")) == 1
+    assert store.get("s").verify().ok
+
+
 def test_a_killed_tool_is_on_record_as_unknown_and_does_not_run_again(tmp_path):
     """Killed inside the tool: the next run continues, the ledger has the call with an unknown outcome, one payment."""
     command = [sys.executable, "-W", "ignore", str(EXAMPLE), str(tmp_path)]
@@ -87,3 +163,35 @@ def test_a_killed_tool_is_on_record_as_unknown_and_does_not_run_again(tmp_path):
     assert "on record: 2 messages; outcome unknown: ['strands/call-1']" in done.stdout
     assert "the agent says: I will check with the bank before I pay again." in done.stdout
     assert (tmp_path / "payments.txt").read_text() == "order 42\n"
+
+
+def test_a_full_disk_is_an_error_of_strands_and_leaves_nothing(tmp_path):
+    """A write that finds no room is refused with our code; when there is room again, the same call succeeds."""
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        ours = OnrecordRepository(store)
+        ours.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+        ours.create_agent("s", SessionAgent(agent_id="default", state={}, conversation_manager_state={}))
+        with full_disk(), pytest.raises(SessionException, match=r"\[store_error\]"):
+            ours.create_message("s", "default", said(0, "x" * 9_000))
+        assert OnrecordRepository(store).list_messages("s", "default") == []
+        ours.create_message("s", "default", said(0, "again"))
+        assert store.get("s").verify().ok
+
+
+def test_what_strands_would_not_pass_is_refused(store):
+    """A store that is none, and records of another class: one sentence each, and nothing is written."""
+    wrong: Any = OnrecordRepository
+    with pytest.raises(
+        SessionException, match=r"an adapter takes a store, not str \[invalid_input\]; pass onrecord.connect"
+    ):
+        wrong("x.db")
+    ours: Any = OnrecordRepository(store)
+    before = store.get("s").head.position
+    for call in (
+        ours.create_session,
+        lambda it: ours.create_agent("s", it),
+        lambda it: ours.create_message("s", "a", it),
+    ):
+        with pytest.raises(SessionException, match=r"this takes a Session\w*, not NoneType \[invalid_input\]"):
+            call(None)
+    assert store.get("s").head.position == before

@@ -97,6 +97,12 @@ def test_the_small_snapshot_decides_like_all_views(done, data):
     tail = [event for event in session.events(after=cut) if event.kind in KINDS]
     present = Present.load(kept, session.name, session.status).fold(tail)
     assert decide(request, present, stage.now, gone).as_data() == verdict_on(stage, request).as_data()
+    late, known = Present.load(kept, session.name, session.status).attempts, Present.load(kept, "", "").attempts
+    assert known.attempts is known.attempts
+    assert (late.unresolved(), late.unresolved("main")) == (known.unresolved(), known.unresolved("main"))
+    signatures = {one["signature"] for one in list(known.all())[::2]} | {"none"}
+    assert Present.load(kept, "", "").attempts.of_commands(signatures) == known.of_commands(signatures)
+    assert Present.load(kept, session.name, session.status).dump() == kept
 
 
 @given(st.lists(steps, max_size=30), st.sampled_from(ACTS), st.text(max_size=40))

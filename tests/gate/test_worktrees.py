@@ -70,12 +70,58 @@ def test_agents_in_other_worktrees_are_free(session, worktree):
     assert session.gate.judge(edit("codex", worktree)).decision == DENY
 
 
+@pytest.mark.parametrize(
+    ("home", "path"),
+    [
+        ("/src/other", "../app/src/auth.py"),
+        ("/src/other", "/src/app/src/auth.py"),
+        (LINKED["root"], "../../src/auth.py"),
+    ],
+)
+def test_a_path_into_the_worktree_of_an_attempt_is_an_edit_in_it(session, home, path):
+    """Who works in another worktree cannot edit where an attempt runs: not with a tool, not through a shell."""
+    running(session)
+    elsewhere: Worktree = {**MAIN, "root": home}
+    assert session.gate.judge(edit("codex", elsewhere, path)).decision == DENY
+    for line in (f"echo x > {path}", f"cd docs && cd .. && sed -i s/a/b/ {path}", f'python -c \'open("{path}", "w")\''):
+        assert session.gate.judge(run(line, "codex", elsewhere)).decision == DENY, line
+    for line in (
+        f"cat {path}",
+        "echo x > src/auth.py",
+        "black .",
+        'echo x > "$FILE"',
+        "cd /tmp && rm notes",
+        "tar xf a.tar",
+    ):
+        assert session.gate.judge(run(line, "codex", elsewhere)).plain, line
+    assert session.gate.judge(edit("codex", elsewhere)).plain
+
+
+def test_a_cd_into_the_worktree_of_an_attempt_is_followed(session):
+    """`cd` from another worktree into that of an attempt makes relative paths count; `git -C` too."""
+    running(session)
+    elsewhere: Worktree = {**MAIN, "root": "/src/other"}
+    for line in ("cd ../app && echo x > a.py", "cd /src/app/src && tar xf a.tar", "git -C ../app checkout main"):
+        assert session.gate.judge(run(line, "codex", elsewhere)).decision == DENY, line
+
+
+def test_files_outside_of_the_worktree_are_no_edits(session):
+    """A tool that writes outside of every worktree, such as into /tmp, is free while an attempt runs."""
+    running(session)
+    assert session.gate.judge(edit(path="../../tmp/plan.md")).plain
+    assert session.gate.judge(edit(path="/tmp/plan.md")).plain
+    assert session.gate.judge(run("cd /tmp && tar xf a.tar")).plain
+    assert session.gate.judge(ToolRequest("codex", "edit", worktree=MAIN)).decision == DENY, "no path: not known"
+
+
 def test_without_git_a_directory_below_counts_as_the_same(session):
     """Where git does not say where a worktree ends, an agent in a subdirectory works in the same one."""
     session.attempts.start("make", worktree=MAIN | {"git": False})
     assert session.gate.judge(edit("codex", MAIN | {"git": False, "root": "/src/app/sub"})).decision == DENY
     assert session.gate.judge(edit("codex", MAIN | {"git": False, "root": "/src"})).decision == DENY
     assert session.gate.judge(edit("codex", MAIN | {"git": False, "root": "/src/app2"})).plain
+    below: Worktree = {**MAIN, "git": False, "root": "/src/app/sub"}
+    assert session.gate.judge(edit("codex", below, "../main.py")).decision == DENY
 
 
 def test_an_attempt_that_does_not_say_where_it_runs_counts_everywhere(session):

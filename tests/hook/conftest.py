@@ -18,7 +18,7 @@ from tests.cli.conftest import bytecode
 __all__ = ["bytecode"]
 
 PAYLOADS = Path(__file__).parent / "payloads"
-PATIENCE = 30
+PATIENCE = 90
 CONVERSATION = "aaaaaaaa-0000-4000-8000-0000000000ad"
 VENDORS = tuple(sorted(path.stem for path in PAYLOADS.glob("*.jsonl")))
 
@@ -71,9 +71,10 @@ class Hooks:
         (self.project / ".git").mkdir(parents=True)
         keep = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "TMPDIR") if name in os.environ}
         self.environment = keep | {
-            "HOME": str(place), "ONRECORD_STORE": str(self.store), "PYTHONPYCACHEPREFIX": str(bytecode),
-            "CLAUDE_PID": str(os.getpid()),
+            "HOME": str(place), "ONRECORD_STORE": str(self.store), "CLAUDE_PID": str(os.getpid()), "ONRECORD_FOLLOW": "0",
         }  # fmt: skip
+        if sys.dont_write_bytecode:
+            self.environment["PYTHONPYCACHEPREFIX"] = str(bytecode)
 
     def start(self, name: str, event: str, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -71,6 +71,18 @@ def test_nothing_said_leaves_nothing(here: Here):
     assert not (here.place / "store.db").exists()
 
 
+def test_an_agent_that_shows_no_line_at_its_start_shows_it_with_its_first_answer(here: Here):
+    """Qwen Code shows a hook's line only at a stop: the first one says that it is recorded, and no other."""
+    started = here.hook("SessionStart", "qwen", source="startup")
+    here.hook("UserPromptSubmit", "qwen", prompt="Fix the login bug")
+    said = [here.hook("Stop", "qwen").notice for _ in range(2)]
+    (session,) = here.sessions()
+    assert started.notice == ""
+    assert session.name in said[0]
+    assert "onrecord setup --no-auto" in said[0]
+    assert said[1] == ""
+
+
 @pytest.mark.parametrize("name", VENDORS)
 def test_the_first_prompt_makes_a_session(here: Here, name: str):
     """Every vendor's first prompt opens a session named by its words and the day, titled by it, with an agent of that name."""
@@ -135,6 +147,7 @@ def test_another_process_is_another_session(here: Here, monkeypatch: pytest.Monk
 
 def test_a_killed_agent_is_noticed(here: Here, monkeypatch: pytest.MonkeyPatch):
     """After a kill, the next start in the project copies the rest of the transcript and records that the agent left."""
+    monkeypatch.setenv("ONRECORD_FOLLOW", "0")  # what follows it would copy the transcript first, sometimes
     transcript = here.place / f"{ID}.jsonl"
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         monkeypatch.setenv("CLAUDE_PID", str(child.pid))

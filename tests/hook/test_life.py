@@ -5,9 +5,13 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import onrecord
 from onrecord import machine
 from onrecord.connection import load_profile
+from onrecord.surfaces.hook import telling
+from onrecord.vendors.port import vendor
 from onrecord.work.anchors import anchored
 from tests.hook.conftest import CONVERSATION
 from tests.proofs import cite
@@ -54,6 +58,61 @@ def test_a_restored_conversation_is_not_told_again(hooks, session):
     assert "The middleware is the cause" in later.context
     assert "Objective" not in later.context
     assert hooks.claude("SessionStart", source="resume").is_empty
+
+
+def test_an_unchanged_brief_is_not_written_again(hooks, session, monkeypatch):
+    """After events that no line comes from, the brief is not even written; after any other it is, and what is new is injected."""
+    session.decide("Keep the old cookie")
+    call = vendor("claude").parse_hook(
+        {"session_id": CONVERSATION, "cwd": str(hooks.project), "hook_event_name": "SessionStart", "source": "resume"},
+        {},
+    )
+    said, briefed = telling.context(session, vendor("claude"), call)
+    assert "Keep the old cookie" in said
+    session.agents.locate("claude", CONVERSATION, via="hook", briefed=briefed)
+    session.agents.record_attention_needed("may I?")
+    session.agents.record_tool("Bash", "run", call="c1", command="make")
+    written = []
+    brief = type(session).brief
+
+    def counted(self, **how):
+        written.append(1)
+        return brief(self, **how)
+
+    monkeypatch.setattr(type(session), "brief", counted)
+    assert (telling.context(session, vendor("claude"), call), written) == (("", None), [])
+    session.decide("Rename the cookie")
+    assert "Rename the cookie" in telling.context(session, vendor("claude"), call)[0]
+    assert written
+
+
+def test_a_brief_about_a_process_is_written_again(hooks, session):
+    """While an attempt has no outcome, its process may end without an event: the brief is compared at every start."""
+    session.attempts.start("make bench", watched=True)
+    hooks.claude("SessionStart", source="startup")
+    assert "steady" not in session.refresh().views.roster.link("claude", CONVERSATION)["last"]["briefed"]
+    session.attempts.settle(None, "failed", error="no", fix="none", exit_code=1)
+    assert "make bench" in hooks.claude("SessionStart", source="resume").context
+    assert session.refresh().views.roster.link("claude", CONVERSATION)["last"]["briefed"]["steady"] is True
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_two_hooks_at_one_moment_inject_the_brief_once(hooks, known):
+    """Where the same hook is installed twice, both may read the record before either writes: only one of them injects the brief."""
+    hooks.records().create("fix-403", agent="solver", objective="Fix the 403 after invite acceptance")
+    both = [hooks.records().get("fix-403", agent="solver") for _hook in range(2)]
+    if known:
+        both[0].agents.locate("claude", CONVERSATION, reason="startup", via="hook")
+    said = {"session_id": CONVERSATION, "cwd": str(hooks.project), "hook_event_name": "SessionStart"}
+    call = vendor("claude").parse_hook({**said, "source": "startup"}, {})
+    told = [telling.context(session, vendor("claude"), call) for session in both]
+    assert all("Fix the 403" in text for text, _briefed in told)
+    both[0].agents.locate("claude", CONVERSATION, briefed=told[0][1])
+    with pytest.raises(onrecord.errors.IdReused):
+        both[1].agents.locate("claude", CONVERSATION, briefed=told[1][1])
+    assert telling.context(both[1], vendor("claude"), call) == ("", None), (
+        "the second one looks again, and says nothing"
+    )
 
 
 def test_after_compaction_and_clear_the_brief_comes_again(hooks, session):

@@ -4,6 +4,7 @@ A step that the session refuses changes nothing, and the play continues: refusal
 """
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 from hypothesis import strategies as st
@@ -21,81 +22,116 @@ from tests.proofs import cite
 
 AGENTS = ("main", "tester")
 Step = tuple[Any, ...]
+Choices = tuple[Any, ...]
+"""A verb, and for each of its arguments what can be passed."""
 
 # The text matters little to these laws (others try every text); which verbs are called, in which order, does.
-_agents = st.sampled_from(AGENTS)
-_texts = st.sampled_from(["", "a\nb", "\x1b[31m", *values.NASTY])
-_spoken = st.sampled_from(["fine", "a\nb", *(text for text in values.NASTY if text.strip())])
-_values = st.sampled_from(
-    [None, True, 0, -0.5, 10**30, "", "x\u2028", [], [1, [2, None]], {}, {"b": {"a": "ü"}, "a": []}]
+_TEXTS = ("", "a\nb", "\x1b[31m", *values.NASTY)
+_SPOKEN = ("fine", "a\nb", *(text for text in values.NASTY if text.strip()))
+_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -0.5,
+    10**30,
+    "",
+    "x\u2028",
+    [],
+    [1, [2, None]],
+    {},
+    {"b": {"a": "ü"}, "a": []},
 )
-_objects = st.sampled_from([{}, {"b": {"a": "ü"}, "a": []}, {"text": None}, {"text": ["x"], "why": 3}])
-_call = {"id": "c1", "name": "bash", "arguments": {"cmd": "pytest -k invite"}}
-_items = st.sampled_from(
-    [
-        {"role": "user", "content": "go on"},
-        {"role": "system", "content": "be \x1b[31mbrief"},
-        {"role": "assistant", "content": "looking", "tool_calls": [_call]},
-        {"role": "assistant", "content": "twice", "tool_calls": [_call, {"id": "c2", "name": "edit", "arguments": {}}]},
-        {"role": "tool", "call": "c1", "content": "3 failed"},
-        {"role": "tool", "call": "c2", "content": [{"type": "text", "text": "ü"}], "error": True},
-    ]
+_OBJECTS: tuple[dict[str, Any], ...] = ({}, {"b": {"a": "ü"}, "a": []}, {"text": None}, {"text": ["x"], "why": 3})
+_CALL = {"id": "c1", "name": "bash", "arguments": {"cmd": "pytest -k invite"}}
+_ITEMS: tuple[dict[str, Any], ...] = (
+    {"role": "user", "content": "go on"},
+    {"role": "system", "content": "be \x1b[31mbrief"},
+    {"role": "assistant", "content": "looking", "tool_calls": [_CALL]},
+    {"role": "assistant", "content": "twice", "tool_calls": [_CALL, {"id": "c2", "name": "edit", "arguments": {}}]},
+    {"role": "tool", "call": "c1", "content": "3 failed"},
+    {"role": "tool", "call": "c2", "content": [{"type": "text", "text": "ü"}], "error": True},
 )
-_turns = st.lists(_items, min_size=1, max_size=3)
-_keys = st.sampled_from(["charge", "mail", "k" * 128])
-_labels = st.sampled_from(["verified", "rejected", "open", "blocked"])
-_amounts = st.integers(0, 10_000)
+_TURNS = [list(turn) for size in (1, 2, 3) for turn in product(_ITEMS, repeat=size)]
+_KEYS = ("charge", "mail", "k" * 128)
+_LABELS = ("verified", "rejected", "open", "blocked")
+_AMOUNTS = (0, 1, 2, 3, 10, 97, 512, 1_000, 4_095, 6_543, 9_999, 10_000)
+_COSTS = (None, 0.0, 5e-324, 1e-9, 0.1, 0.2, 0.3, 1 / 3, 1.0, 2.675, 7.123456789, 9.999999999999998, 10.0)
+_LIMITS = [
+    {name: limit for name, limit in zip(("tokens", "spend", "steps"), limits, strict=True) if limit}
+    for limits in product((0, 1, 2, 50, 99), repeat=3)
+]
+_FIRST_FINDINGS = range(1, 4)
 
-working = st.one_of(
-    st.tuples(st.just("begin"), _agents),
-    st.tuples(st.just("add"), _agents, _items),
-    st.tuples(st.just("commit"), _agents),
-    st.tuples(st.just("abort"), _agents, _texts),
-    st.tuples(st.just("record_turn"), _agents, _turns),
-    st.tuples(st.just("record_large_turn"), _agents),
-    st.tuples(st.just("roll_back"), _agents, st.integers(1, 3)),
-    st.tuples(st.just("crash"), _agents),
-    st.tuples(st.just("leave"), _agents),
-    st.tuples(st.just("compact"), _agents, _spoken),
-    st.tuples(st.just("start_effect"), _agents, _keys),
-    st.tuples(st.just("settle_effect"), _agents, _keys, _values),
-    st.tuples(st.just("use"), _agents, _amounts, st.none() | st.floats(0, 10)),
+_WORKING: tuple[Choices, ...] = (
+    ("begin", AGENTS),
+    ("add", AGENTS, _ITEMS),
+    ("commit", AGENTS),
+    ("abort", AGENTS, _TEXTS),
+    ("record_turn", AGENTS, _TURNS),
+    ("record_large_turn", AGENTS),
+    ("roll_back", AGENTS, range(1, 4)),
+    ("crash", AGENTS),
+    ("leave", AGENTS),
+    ("compact", AGENTS, _SPOKEN),
+    ("start_effect", AGENTS, _KEYS),
+    ("settle_effect", AGENTS, _KEYS, _VALUES),
+    ("use", AGENTS, _AMOUNTS, _COSTS),
 )
-telling = st.one_of(
-    st.tuples(st.just("decide"), _agents, _spoken),
-    st.tuples(st.just("state"), _agents, _spoken, _labels),
-    st.tuples(st.just("relabel"), _agents, st.integers(1, 12), _labels),
-    st.tuples(st.just("challenge"), _agents, st.integers(1, 3), _spoken),
-    st.tuples(st.just("uphold"), _agents, st.integers(1, 3), _spoken),
-    st.tuples(st.just("reach"), _agents, st.sampled_from(["root_cause", "fix"]), st.none() | st.integers(1, 3)),
-    st.tuples(st.just("change_code"), _agents, st.sampled_from(["0", "1"])),
-    st.tuples(st.just("set_objective"), _agents, _spoken),
-    st.tuples(st.just("set_title"), _agents, _spoken),
-    st.tuples(st.just("set_next_action"), _agents, _spoken),
-    st.tuples(st.just("set_reproduction"), _agents, _spoken),
-    st.tuples(st.just("set_scratch"), _agents, st.sampled_from(["a", "b"]), _values),
-    st.tuples(
-        st.just("set_budget"),
-        _agents,
-        st.dictionaries(st.sampled_from(["tokens", "spend", "steps"]), st.integers(1, 99)),
-    ),
-    st.tuples(st.just("unknown_kind"), _agents, _values),
-    st.tuples(st.just("later_version"), _agents, _objects),
+_TELLING: tuple[Choices, ...] = (
+    ("decide", AGENTS, _SPOKEN),
+    ("state", AGENTS, _SPOKEN, _LABELS),
+    ("relabel", AGENTS, range(1, 13), _LABELS),
+    ("challenge", AGENTS, _FIRST_FINDINGS, _SPOKEN),
+    ("uphold", AGENTS, _FIRST_FINDINGS, _SPOKEN),
+    ("reach", AGENTS, ("root_cause", "fix"), (None, *_FIRST_FINDINGS)),
+    ("change_code", AGENTS, ("0", "1")),
+    ("set_objective", AGENTS, _SPOKEN),
+    ("set_title", AGENTS, _SPOKEN),
+    ("set_next_action", AGENTS, _SPOKEN),
+    ("set_reproduction", AGENTS, _SPOKEN),
+    ("set_scratch", AGENTS, ("a", "b"), _VALUES),
+    ("set_budget", AGENTS, _LIMITS),
+    ("unknown_kind", AGENTS, _VALUES),
+    ("later_version", AGENTS, _OBJECTS),
 )
-living = st.one_of(
-    st.tuples(st.just("pause"), _texts),
-    st.tuples(st.just("resume"), _texts, st.booleans()),
-    st.tuples(st.just("close"), _texts),
-    st.tuples(st.just("archive"), _texts),
-    st.tuples(st.just("rename"), st.sampled_from(["one", "two", "three"])),
-    st.tuples(st.just("hold"), _texts),
-    st.tuples(st.just("release"), _texts),
-    st.tuples(st.just("erase"), st.integers(1, 40)),
+_LIVING: tuple[Choices, ...] = (
+    ("pause", _TEXTS),
+    ("resume", _TEXTS, (False, True)),
+    ("close", _TEXTS),
+    ("archive", _TEXTS),
+    ("rename", ("one", "two", "three")),
+    ("hold", _TEXTS),
+    ("release", _TEXTS),
+    ("erase", range(1, 41)),
 )
-steps = st.lists(st.one_of(working, working, telling, living), max_size=30) | st.lists(
-    st.one_of(working, working, working, telling, living), min_size=10, max_size=40
-)
-quiet_steps = st.lists(st.one_of(working, working, telling), min_size=6, max_size=40)
+
+
+def _one_of(*groups: tuple[Choices, ...]) -> st.SearchStrategy[Step]:
+    """One step of a group, each group as likely as the next, and each verb within it.
+
+    A play has many steps, and Hypothesis takes its time for each choice it makes. So a step is one choice: of the place of its verb, and of
+    the place of its arguments among all that the verb can have.
+    """
+    every = {
+        verb: [(verb, *arguments) for arguments in product(*choices)] for group in groups for verb, *choices in group
+    }
+    verbs = [every[verb] for group in groups for verb, *_choices in group * (_MOST_VERBS // len(group))]
+
+    def step(drawn: bytes) -> Step:
+        steps = verbs[(drawn[0] << 8 | drawn[1]) % len(verbs)]
+        return steps[(drawn[2] << 8 | drawn[3]) % len(steps)]
+
+    return st.binary(min_size=4, max_size=4).map(
+        step
+    )  # Bytes are drawn evenly; of numbers, the small ones are preferred.
+
+
+_MOST_VERBS = 2 * max(len(_WORKING), len(_TELLING), len(_LIVING))
+_any_step = _one_of(_WORKING, _WORKING, _TELLING, _LIVING)
+_working_step = _one_of(_WORKING, _WORKING, _WORKING, _TELLING, _LIVING)
+_quiet_step = _one_of(_WORKING, _WORKING, _TELLING)
+steps = st.lists(_any_step, max_size=30) | st.lists(_working_step, min_size=10, max_size=40)
+quiet_steps = st.lists(_quiet_step, min_size=6, max_size=40)
 
 
 class Play:

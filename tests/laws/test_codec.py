@@ -307,3 +307,15 @@ def test_ids_and_kinds_are_short_and_printable(field, value):
     with pytest.raises(InvalidInput):
         play.session.log.record(data={}, **arguments)
     assert play.store.head(play.session.id).position == 1
+
+
+@given(values.json_objects.map(json.dumps) | st.text(' {}[]",:1aeNn\\\n', max_size=12) | st.text(max_size=8))
+def test_a_payload_is_decoded_as_json_decodes_it(text):
+    """Whatever the text, decoding a payload returns what `json.loads` returns, or refuses what it refuses."""
+    try:
+        expected = repr(json.loads(text))
+    except ValueError:
+        with pytest.raises(ValueError):  # noqa: PT011  # the same kinds of error, whatever they say
+            codec.decode_payload(text)
+    else:
+        assert repr(codec.decode_payload(text)) == expected

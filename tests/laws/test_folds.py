@@ -1,5 +1,6 @@
 """Laws of the views: a fold in parts is the fold of the whole, snapshots never change meaning, views agree with one another."""
 
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -7,10 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from onrecord.errors import DamagedLog
 from onrecord.log import head as heads
 from onrecord.log.codec import seal
 from onrecord.log.events import KINDS, RESERVED_KINDS, Event
 from onrecord.session.handle import Session
+from onrecord.views.findings import Findings
 from onrecord.views.fold import BODIES, Whole, fold_whole
 from onrecord.views.note import brief, note
 from onrecord.views.transcript import Transcript, shown
@@ -83,6 +86,31 @@ def test_a_snapshot_never_changes_meaning(played, cuts):
         resumed = Whole.load(resumed.dump()).fold(part)
     resumed = Whole.load(resumed.dump())
     assert meaning(resumed) == meaning(start(play).fold(events))
+
+
+@given(steps, cuts, st.lists(st.sampled_from(sorted(Whole.VIEWS)), max_size=4))
+@example(ROLLED_BACK, [2], [])
+@example(ERASED, [3], ["lanes"])
+@example(TWO_TAILS, [2, 5], ["attempts", "findings"])
+def test_a_view_that_is_decoded_late_is_what_the_log_says(played, cuts, read):
+    """A snapshot whose views are decoded when they are read, some early and some late, changes nothing either (B07)."""
+    play = Play().run(played)
+    events = play.events()[1:]
+    resumed = start(play)
+    for number, part in enumerate(parts(events, cuts)):
+        resumed = Whole.load(resumed.dump(), lock=nullcontext(), again=_never).fold(part)
+        for name in read[number : number + 2]:
+            assert getattr(resumed, name).dump() == getattr(start(play).fold(_upto(events, resumed)), name).dump()
+    assert meaning(resumed) == meaning(start(play).fold(events))
+    assert resumed.dump() == Whole.load(resumed.dump()).dump()
+
+
+def _never():
+    raise AssertionError("an intact snapshot needs no log")
+
+
+def _upto(events, whole):
+    return [event for event in events if event.position <= whole.position]
 
 
 @given(steps)
@@ -209,6 +237,68 @@ def test_nonsense_cannot_make_a_session_unreadable(said):
     assert note(whole)
     for turn in transcript.committed + transcript.provisional:
         assert shown(turn)["agent"] == "main"
+
+
+def test_nonsense_in_a_late_view_is_noted_as_in_any_other():
+    """An event that a view cannot read is a misfit, whether the view is decoded before or after it."""
+    play = Play()
+    play.do_state("main", "claim", "open")
+    whole = start(play).fold(play.events()[1:])
+    late = Whole.load(whole.dump(), lock=nullcontext(), again=_never)
+    told = {"attempt": 99, "outcome": "failed"}
+    for number in (whole.position + 1, whole.position + 2):
+        kind, data = ("attempt.settled", told) if number % 2 else ("evidence.recorded", {"kind": "log"})
+        event = Event(play.session.id, number, f"n{number}", kind, 1, number, "main", 1, None, data, b"", bytes(32))
+        whole.apply(event)
+        late.apply(event)
+    assert late.misfits == whole.misfits != []
+    assert late.dump() == whole.dump()
+
+
+def test_an_interrupted_decoding_loses_nothing_and_folds_nothing_twice(monkeypatch):
+    """A signal in the middle of decoding a view leaves it undecoded; the next read begins again."""
+    play = Play()
+    for number in range(3):
+        play.do_state("main", f"claim {number}", "open")
+    events = play.events()[1:]
+    late = Whole.load(start(play).dump(), lock=nullcontext(), again=_never).fold(events)
+    applied, apply = [], Findings.apply
+
+    def interrupted(view, event):
+        applied.append(event)
+        if len(applied) == 2:
+            raise KeyboardInterrupt
+        apply(view, event)
+
+    monkeypatch.setattr(Findings, "apply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _read = late.findings
+    assert meaning(late) == meaning(start(play).fold(events))
+    assert len(late.findings.findings) == 3
+
+
+@pytest.mark.parametrize("name", sorted(Whole.VIEWS))
+def test_a_damaged_part_is_derived_from_the_log(name):
+    """A view whose part of a snapshot is damaged is taken from the log; the others are not."""
+    play = Play()
+    play.do_state("main", "claim", "open")
+    events = play.events()[1:]
+    whole, asked = start(play).fold(events), []
+    part = whole.dumped(name)
+    body = whole.dump()
+    at = body.rindex(part)
+    damaged = body[:at] + part.replace(b"{", b"[", 1) + body[at + len(part) :]
+
+    def again():
+        asked.append(name)
+        return start(play).fold(events)
+
+    loaded = Whole.load(damaged, lock=nullcontext(), again=again)
+    assert meaning(loaded) == meaning(whole)
+    assert loaded.dump() == body
+    assert asked == [name]
+    with pytest.raises(DamagedLog, match="damaged"):
+        Whole.load(damaged)
 
 
 @pytest.mark.parametrize("count", [9, 10, 23, 120])

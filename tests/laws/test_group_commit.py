@@ -5,9 +5,7 @@ tests raise at every such point of `stores/group_commit.py`, once and twice in a
 """
 
 import contextlib
-import dis
 import itertools
-import sys
 from collections.abc import Callable
 from threading import Lock, Thread, get_ident
 from time import monotonic, sleep
@@ -17,125 +15,8 @@ import pytest
 
 from onrecord.errors import StoreBusy
 from onrecord.stores import group_commit
-from onrecord.stores.group_commit import BATCH_BYTES, BATCH_WRITES, GroupCommit, Pending
-
-SECONDS = 10.0
-"""How long a thread may take that nothing should block."""
-
-
-class Interrupt(BaseException):
-    """What the signal handler raises."""
-
-
-class Write(Pending):
-    """A write that may share a transaction; its answer is its name."""
-
-    def __init__(self, name: str, *, alone: bool = False, size: int = 1) -> None:
-        super().__init__()
-        self.name = name
-        self.alone = alone
-        self.bytes = size
-
-    @property
-    def size(self) -> int:
-        return self.bytes
-
-
-class Commits:
-    """Writes batches, and keeps which writes shared one."""
-
-    def __init__(self, group: type[GroupCommit[Write]] = GroupCommit) -> None:
-        self.batches: list[list[str]] = []
-        self.abandoned = 0
-        self.interrupter: Interrupter | None = None
-        self.group = group(self.commit, self.abandon)
-
-    def commit(self, batch: list[Write]) -> None:
-        self.batches.append([write.name for write in batch])
-        if self.interrupter is not None and not self.interrupter.raised:
-            self.interrupter.raised += 1
-            raise Interrupt
-        for write in batch:
-            write.answer = write.name
-
-    def abandon(self) -> None:
-        self.abandoned += 1
-
-    def is_idle(self) -> bool:
-        group = self.group
-        return (group._leader, group._next, group._batch, len(group._queue)) == (0, None, [], 0)
-
-
-class Caller:
-    """A thread that runs one write, and its outcome."""
-
-    def __init__(self, commits: Commits, write: Write, before: Callable[[], Any] = lambda: None) -> None:
-        self.write = write
-        self.answer: Any = None
-        self.problem: BaseException | None = None
-        self._run, self._before = commits.group.run, before
-        waiting = len(commits.group._queue)
-        self.thread = Thread(target=self._call, daemon=True)
-        self.thread.start()
-        while self.thread.is_alive() and len(commits.group._queue) == waiting:
-            pass  # it is in the queue before the next one comes
-
-    def _call(self) -> None:
-        self._before()
-        try:
-            self.answer = self._run(self.write)
-        except BaseException as problem:  # noqa: BLE001 - it is looked at
-            self.problem = problem
-        finally:
-            sys.settrace(None)
-
-    def ended(self) -> bool:
-        self.thread.join(SECONDS)
-        return not self.thread.is_alive()
-
-
-class Interrupter:
-    """Raises at the points where CPython checks for signals, counted over one thread's way through the module."""
-
-    CHECKED = ("CALL", "JUMP_BACKWARD", "RESUME")
-
-    def __init__(self, *points: int) -> None:
-        self._points = points
-        self._count = itertools.count()
-        self._last: dict[Any, str] = {}
-        self._names: dict[Any, dict[int, str]] = {}
-        self.raised = 0
-
-    def arm(self) -> None:
-        """Watch this thread from here on."""
-        sys.settrace(self._watch)
-
-    def _watch(self, frame: Any, event: str, _argument: object) -> Any:
-        if frame.f_code.co_filename != group_commit.__file__:
-            return None
-        if event == "call":
-            frame.f_trace_opcodes, frame.f_trace_lines = True, False
-            self._last[frame] = "RESUME"
-        elif event == "opcode":
-            code = frame.f_code
-            if code not in self._names:
-                self._names[code] = {one.offset: one.opname for one in dis.get_instructions(code)}
-            last, self._last[frame] = self._last.get(frame, ""), self._names[code].get(frame.f_lasti, "")
-            if last.startswith(self.CHECKED) and next(self._count) in self._points:
-                self.raised += 1
-                raise Interrupt  # this also ends the watch: `Watched` begins it again
-        return self._watch
-
-
-class Watched(GroupCommit[Write]):
-    """Keeps watching the thread where it recovers from an interrupt."""
-
-    interrupter = Interrupter()
-
-    def _recover(self, own: Pending, me: int) -> None:
-        if isinstance(own, Write) and own.name == "victim":
-            self.interrupter.arm()
-        super()._recover(own, me)
+from onrecord.stores.group_commit import BATCH_BYTES, BATCH_WRITES, GroupCommit
+from tests.laws.interrupting import SECONDS, Caller, Commits, Interrupt, Interrupter, Watched, Write
 
 
 @pytest.fixture
@@ -252,6 +133,43 @@ def test_a_second_interrupt_may_hit_a_write_that_leaves_the_queue(monkeypatch):
         if not interrupter.raised or stuck:
             break
     assert stuck == []
+    assert point > 4, "there are more points than that: the watch sees nothing"
+
+
+@pytest.mark.timeout(300)
+def test_a_handler_may_write_while_an_interrupted_write_leaves_the_queue(monkeypatch):
+    """A write is interrupted while it waits, and a handler writes at any point while it leaves: served or refused, never stuck."""
+    monkeypatch.setattr(group_commit, "Lock", Slow)
+    stuck, outcomes = [], set()
+    for point in itertools.count():
+        commits = Commits(Watched)
+        group = commits.group
+
+        def handler(group: GroupCommit[Write] = group) -> None:
+            try:
+                outcomes.add(group.run(Write("inner")))
+            except StoreBusy:
+                outcomes.add("refused")
+
+        def wait_as_main(group: GroupCommit[Write] = group) -> None:
+            group._main_thread = get_ident()
+            Slow.raising.add(get_ident())
+
+        interrupter = Watched.interrupter = Interrupter(point, handler=handler)
+        assert group.pause(SECONDS)
+        pausing = group._leader
+        victim = Caller(commits, Write("victim"), wait_as_main)
+        sleep(0.05)  # the handler waits by now
+        assert group._leader == pausing
+        resuming = Thread(target=group.resume, daemon=True)
+        resuming.start()
+        resuming.join(SECONDS)
+        if resuming.is_alive() or not victim.ended() or not commits.is_idle():
+            stuck.append(point)
+        if not interrupter.raised or stuck:
+            break
+    assert stuck == []
+    assert outcomes == {"inner", "refused"}
     assert point > 4, "there are more points than that: the watch sees nothing"
 
 

@@ -38,13 +38,20 @@ def test_a_stubborn_child_is_killed():
         assert end_child(child, grace=0.1) == -signal.SIGKILL
 
 
+def test_a_child_in_a_hurry_is_killed_at_once():
+    """A caller in a hurry does not wait for the deadline."""
+    child, _line = spawn(STUBBORN)
+    with child:
+        assert end_child(child, grace=3_600, hurry=lambda: True) == -signal.SIGKILL
+
+
 def test_a_group_ends_with_its_stubborn_members():
     """No process of a group remains, whatever its leader did with the request."""
     child, line = spawn(PARENT, STUBBORN)
     with child:
         end_group(child.pid, lambda: False, grace=0.1)
-        child.wait(20)
-    deadline = time.monotonic() + 20
+        child.wait(90)
+    deadline = time.monotonic() + 90
     while started(int(line)) is not None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert started(int(line)) is None

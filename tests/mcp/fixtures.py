@@ -14,8 +14,9 @@ import uvicorn
 from mcp.server.lowlevel import Server
 
 from onrecord.connection import connect
+from onrecord.machine.http_server import listen
 from onrecord.surfaces.mcp.finding import Sessions
-from onrecord.surfaces.mcp.http import PATH, listen
+from onrecord.surfaces.mcp.http import PATH
 from onrecord.surfaces.mcp.serving import Service
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(16)).decode()

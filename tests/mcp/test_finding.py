@@ -91,6 +91,7 @@ def test_without_a_session_one_is_started_by_its_objective(project):
     tools = Tools(project)
     refusal = tools.refused("resume")
     assert (refusal["code"], "objective" in refusal["hint"]) == ("session_not_found", True)
+    assert tools.done("gate", paths=["src/auth.py"])["decision"] == "allow", "as the command line answers"
     assert not (project.parent / "data" / "store.db").exists(), "reading creates no store"
     made = tools.done("record", kind="objective", text="Fix the 403", session="fix-403")
     assert made["session"] == "fix-403"

@@ -42,6 +42,28 @@ def test_resume_gives_the_brief_and_what_is_new(tools):
     assert len(tools.done("resume", full=True)["text"]) > len(first["text"])
 
 
+@pytest.mark.parametrize(
+    ("tool", "given", "hint"),
+    [
+        ("search", {}, "`query` is text"),
+        ("gate", {}, '{"paths": ["src/auth.py"]}'),
+        ("attempt", {"action": "settle", "number": 1, "outcome": "failed"}, "its last line"),
+        ("record", {"kind": "evidence", "text": "I saw it in the log"}, "part of a file (path:10-20) or a URL"),
+        ("record", {"kind": "finding", "text": "x", "label": "verified", "evidence": ["nope"]}, "an id on record like"),
+    ],
+)
+def test_a_wrong_call_says_what_a_right_one_is(tools, tool, given, hint):
+    """The hint of an error says what the argument should be, in the words of the tools."""
+    assert hint in tools.refused(tool, **given)["hint"]
+
+
+def test_what_is_too_vague_is_not_called_missing(tools):
+    """After the next action, the answer names what is missing, and says of what is too vague that it is."""
+    tools.done("record", kind="objective", text="banana")
+    said = tools.done("record", kind="next", text="Run the suite", command="pytest")["text"]
+    assert "The note still lacks: objective (too vague), reproduction, " in said
+
+
 def test_what_is_recorded_is_in_the_log_under_the_agents_name(tools):
     """Every kind of fact lands in the log as the event of its own verb; the answer has position and id."""
     answer = tools.done("record", kind="decision", text="Use the primary", why="replicas lag")

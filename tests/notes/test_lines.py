@@ -36,6 +36,18 @@ def test_a_fix_failed_if_the_next_run_failed_too(session):
     ]
 
 
+def test_a_fix_was_not_tried_by_a_run_before_it(session):
+    """A fix that is said after two failures is not blamed for the second one; the next failure is with it."""
+    fail(session, "make check")
+    fail(session, "make check")
+    session.attempts.correct(1, fix="write the row first")
+    assert [entry for entry in failed_entries(session.views) if "did not help" in entry] == []
+    fail(session, "make check")
+    assert failed_entries(session.views)[-1] == (
+        "did not help: write the row first (attempt 3 failed with it: 403; make check)"
+    )
+
+
 def test_failures_are_listed_once_per_command_and_error(session):
     """The same error of the same command is one entry with all its attempts; one that succeeded since is none."""
     for command in ("make a", "make a", "make b", "make c"):
@@ -43,7 +55,7 @@ def test_failures_are_listed_once_per_command_and_error(session):
     session.attempts.start("make b")
     session.attempts.settle(None, "succeeded")
     assert [entry[0] for entry in failed_entries(session.views)] == [
-        "attempt 1, 2 failed: make a", "attempt 4 failed: make c",
+        "attempts 1, 2 failed: make a", "attempt 4 failed: make c",
     ]  # fmt: skip
 
 

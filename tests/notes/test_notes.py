@@ -144,10 +144,11 @@ def test_a_note_is_assembled_when_nobody_wrote_one(records):
     text = plain.note()
     for part in (
         "What happened (no note was written", "attempt 1 failed: pytest -k invite; error: AssertionError: 403",
-        "files changed: src/auth.py", "last words: Looking at auth.", "1 committed turns",
+        "not committed: src/auth.py", "last words: Looking at auth.", "1 committed turn,",
         "attempt 2 running; unresolved, settle it first: pytest -k other",
     ):  # fmt: skip
         assert part in text
+    assert text.count("src/auth.py") == 1, "what differs from the revision is not called the agent's work as well"
     plain.facts.set_next_action("Read the middleware")
     assert "What happened" not in plain.note()
 

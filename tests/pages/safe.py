@@ -10,9 +10,9 @@ TAGS = frozenset(_words(
     "section small span strong style summary svg table tbody td text tfoot th thead time title tr ul"
 ))  # fmt: skip
 ATTRIBUTES = frozenset(_words(
-    "alt aria-current aria-hidden aria-label charset class content cx cy d datetime height hidden href http-equiv id lang "
+    "alt aria-current aria-hidden aria-label charset class content cx cy d datetime dx height hidden href http-equiv id lang "
     "loading max min name open placeholder points r rel role rx src start title type value viewbox width x x1 x2 y y1 y2 "
-    "data-because data-e data-from data-p data-run data-to"
+    "data-at data-because data-e data-from data-p data-play data-run data-to data-zoom"
 ))  # fmt: skip
 LINKS = re.compile(r"(?:https?://|mailto:|#[\w-]+$|data:,$)")
 IMAGES = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}$")

@@ -96,7 +96,7 @@ def test_users_add_their_own_profiles(tmp_path, monkeypatch):
     other.write_text("name = ")
     with pytest.raises(InvalidInput, match="is not valid TOML"):
         load_profile(str(other))
-    with pytest.raises(NotFound, match="cannot be read"):
+    with pytest.raises(InvalidInput, match="cannot be read"):
         load_profile(str(tmp_path / "none.toml"))
     with pytest.raises(NotFound, match="there is no profile 'nothing'"):
         load_profile("nothing")

@@ -6,10 +6,19 @@ import pytest
 
 from onrecord.stores.postgres import PostgresStore
 from onrecord.testing.tools import Workbench
-from tests.crash.conftest import chance, nursery
+from tests.crash.conftest import chance
+from tests.crash.nursery import Nursery
 from tests.postgres.servers import Server, Stores, running
 
-__all__ = ["chance", "nursery"]
+__all__ = ["chance"]
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """A nursery that has imported the store too: each worker would take longer for that than for its work."""
+    found = Nursery("onrecord.stores.postgres.store")
+    yield found
+    found.close()
 
 
 class Bench(Workbench):

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 
 import psycopg
 
-from onrecord.stores.postgres import schema
+from onrecord.stores.postgres import people, schema
 from onrecord.stores.postgres.address import address_of
 
 OWNER = "postgres"
@@ -266,6 +266,7 @@ class Stores:
         """The app role's URL of a new database with a store that `onrecord store init` would make."""
         url = self.empty_database()
         schema.initialise(address_of(url), schema.Roles())
+        people.grant(address_of(url), APP, schema.WRITER, people.EVERY_TENANT)  # one service for all tenants
         return url.replace(f"//{OWNER}@", f"//{APP}@")
 
     def new_tenant(self) -> str:

@@ -65,10 +65,14 @@ def test_roles_may_have_other_names(admin):
 
 
 def test_a_store_in_a_file_needs_no_init(admin, tmp_path):
-    """`store init` and `migrate` are for PostgreSQL; `status` works for a file too."""
+    """`store init` and `migrate` are for PostgreSQL; `status` works for a file too, and never makes one."""
+    file = tmp_path / "x.db"
     for action in ("init", "migrate"):
-        admin.error("store", action, str(tmp_path / "x.db"), code=2, kind="invalid_input")
-    assert admin.data("store", "status", str(tmp_path / "x.db"), kind="store")["sessions"] == 0
+        admin.error("store", action, str(file), code=2, kind="invalid_input")
+    admin.error("store", "status", str(file), code=3, kind="not_initialised")
+    assert not file.exists()
+    admin.ok("open", "fix", "--store", str(file))
+    assert admin.data("store", "status", str(file), kind="store")["sessions"] == 1
     admin.error("store", "destroy", code=2, kind="usage")
 
 

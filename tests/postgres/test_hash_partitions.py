@@ -7,7 +7,7 @@ import pytest
 from onrecord.connection import open_store
 from onrecord.session.session_store import SessionStore
 from onrecord.stores import statements
-from onrecord.stores.postgres import PostgresStore, schema
+from onrecord.stores.postgres import PostgresStore, people, schema
 from onrecord.stores.postgres.address import address_of
 from onrecord.testing import StoreContract
 from tests.crash.ledger import Ack, acks_in, complaints
@@ -52,6 +52,7 @@ def database(postgres: Stores) -> str:
     patch.setattr(schema, "load", _changed)
     try:
         schema.initialise(address_of(url), schema.Roles())
+        people.grant(address_of(url), schema.APP, schema.WRITER, people.EVERY_TENANT)
     finally:
         patch.undo()
     return url.replace(f"//{OWNER}@", f"//{schema.APP}@")

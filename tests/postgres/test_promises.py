@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -105,11 +106,32 @@ def test_a_retried_append_is_there_once(
     with Proxy(postgres.server) as wire:
         wire.lose_answers(0.01)
         found, delivered = deliver_everything(
-            nursery, wire.instead_of(url), wanted, letters=wanted // 8, mail=str(tmp_path / "mail")
-        )
+            nursery, wire.instead_of(url), wanted, letters=wanted // 8, mail=str(tmp_path / "mail"),
+            job="deliver_over_a_bad_wire",
+        )  # fmt: skip
         assert wire.lost > 5
     assert found == []
     assert delivered > wanted
+
+
+def test_one_draft_of_two_processes_is_there_once(postgres: Stores, url: str):
+    """Two stores send the very same draft and one loses its answer: one event, one position, one hash (P03).
+
+    Both receipts say that it is new, as documented (`Receipt.new`): nothing on record names who sent it.
+    """
+    with (
+        Proxy(postgres.server) as wire,
+        closing(open_store(url)) as first,
+        closing(open_store(wire.instead_of(url))) as second,
+    ):
+        session = SessionStore(first).create("shared", agent="main")
+        draft, early = (session.log.draft("worklog.written", {"text": text}) for text in ("shared", "early"))
+        second.append(session.id, [early])
+        receipt = first.append(session.id, [draft])
+        wire.lose_the(0)
+        assert second.append(session.id, [draft]) == receipt
+        assert wire.lost == 1
+        assert [one.id for one in first.read(session.id)][-2:] == [early.id, draft.id]
 
 
 def test_control_a_retry_under_another_id_is_caught(url: str, nursery: Nursery, tmp_path: Path):

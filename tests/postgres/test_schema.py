@@ -9,18 +9,51 @@ import pytest
 
 from onrecord.errors import StoreBusy, StoreError, StoreReadOnly, StoreTooNew
 from onrecord.stores import statements
-from onrecord.stores.postgres import PostgresStore, schema
+from onrecord.stores.postgres import PostgresStore, connections, schema, store
 from onrecord.stores.postgres.address import address_of
 from onrecord.testing import derived
 from tests.postgres.servers import APP, OWNER, Stores
 
 SQL = Path(statements.SQL) / "postgres"
-OF_SESSIONS = ("sessions", "events", "leases", "snapshots", "words")
+OF_SESSIONS = ("sessions", "events", "leases", "snapshots", "words", "reads")
 FORBIDDEN = (
     r"\bserial\b", r"bigserial", r"\bsequence\b", r"nextval", r"\bidentity\b", r"advisory", r"\block\s+table\b",
     r"\btrigger\b", r"deferrable", r"\btemp(orary)?\s+(table|view)\b", r"plpgsql", r"\bdo\s+\$", r"unlogged", r"\bctid\b",
     r"\binherits\b", r"create\s+extension", r"\blisten\b", r"\btruncate\b",
 )  # fmt: skip
+
+FIRST_GRANTS = """
+GRANT USAGE ON SCHEMA onrecord TO {app};
+
+GRANT SELECT ON onrecord.meta TO {app};
+
+GRANT SELECT, INSERT, UPDATE ON onrecord.sessions TO {app};
+
+GRANT SELECT, INSERT, DELETE ON onrecord.names TO {app};
+
+GRANT SELECT, INSERT ON onrecord.events TO {app};
+
+GRANT SELECT, INSERT, UPDATE (uses) ON onrecord.blobs TO {app};
+
+GRANT SELECT, INSERT, UPDATE ON onrecord.leases TO {app};
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON onrecord.snapshots TO {app};
+
+GRANT SELECT, INSERT, DELETE ON onrecord.words TO {app};
+
+GRANT EXECUTE ON FUNCTION onrecord.found(TEXT, TEXT, TEXT, BIGINT), onrecord.erase(TEXT, BIGINT[], BIGINT),
+    onrecord.drop_unused(BYTEA[]) TO {app};
+"""
+
+
+class Unasked:
+    """The membership of a client that is older than memberships: it neither asks nor signs."""
+
+    def __init__(self, _connections: object) -> None: ...
+
+    def writes(self) -> None: ...
+
+    def sign(self, *_sessions: str) -> None: ...
 
 
 def as_app(url: str) -> str:
@@ -31,10 +64,9 @@ def make_as(postgres: Stores, monkeypatch: pytest.MonkeyPatch, text: str, versio
     """A database with a store as another version of onrecord would create it."""
     url = postgres.empty_database()
     with monkeypatch.context() as other:
-        other.setattr(
-            schema, "load", lambda store, name: text if name == "schema.sql" else statements.load(store, name)
-        )
+        other.setattr(schema, "load", lambda _store, name: text if name == "schema.sql" else FIRST_GRANTS)
         other.setattr(schema, "SCHEMA_VERSION", version)
+        other.setattr(schema, "_bind", lambda *_arguments: None)  # the first schema knew no members
         schema.initialise(address_of(url), schema.Roles())
     return url
 
@@ -123,7 +155,9 @@ def test_the_tenant_leads_every_key(postgres):
         " GROUP BY c.relname, i.indexrelid, i.indisunique"
     )
     found = postgres.server.execute(query, database=postgres.shared())
-    assert {str(row[0]) for row in found} == {*OF_SESSIONS, "names", "blobs", "meta"}
+    assert {str(row[0]) for row in found} == {
+        *OF_SESSIONS, "names", "blobs", "meta", "members", "tenants",
+    }  # fmt: skip
     for table, unique, columns in found:
         if table == "meta" or columns == ["words"]:
             continue
@@ -133,12 +167,19 @@ def test_the_tenant_leads_every_key(postgres):
             assert columns[:2] == ["tenant", "session"], (table, columns)
 
 
-def test_clients_work_while_the_schema_is_migrated(first, monkeypatch, make_bench):
+def test_clients_work_while_the_schema_is_migrated(first, monkeypatch, make_bench, postgres):
     """A client of the older schema appends all the time, before, during and after; a new one joins it in the same log."""
+    postgres.server.execute(f"GRANT {schema.AUDITOR} TO {APP}")  # it may be an auditor in another database
     with monkeypatch.context() as older:
         older.setattr(schema, "SCHEMA_VERSION", 1)
+        older.setattr(store, "Membership", Unasked)
         old = make_bench(as_app(first))
-    session = old.open()
+    # Nor did it know sessions with a key of their own.
+    old.store._cipher = old.store._new_cipher = lambda _session: None
+    knew = connections.QUERIES["add_session"].replace(b",\n        key_id)", b")").replace(b", %(key_id)s", b"")
+    with monkeypatch.context() as older:
+        older.setitem(connections.QUERIES, "add_session", knew)
+        session = old.open()
     over, problems = threading.Event(), []
 
     def append() -> None:
@@ -196,4 +237,4 @@ def test_a_store_is_made_and_migrated_by_an_ordinary_administrator(postgres, mak
     bench.add(bench.open(), "item.added")
     with pytest.raises(StoreReadOnly) as refusal:
         schema.migrate(address_of(app))
-    assert "the role that created the store" in refusal.value.hint
+    assert "to migrate, connect as the role that created it" in refusal.value.hint

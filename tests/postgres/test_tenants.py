@@ -228,7 +228,7 @@ def test_a_forged_mark_finds_nothing(worlds):
     owner, inside, _alone = worlds
     loot = Loot(owner)
     assert owner.store.search(SECRET) != []
-    inside.store._searcher._mark = Searcher(owner.store._connections, owner.store.read)._mark
+    inside.store._searcher._mark = Searcher(owner.store._connections, owner.store.read, lambda: None)._mark
     assert inside.store.search(SECRET) == []
     assert inside.store.search(SECRET, session=loot.sessions[0]) == []
 

@@ -13,7 +13,7 @@ from onrecord.session import following
 from onrecord.stores.postgres.address import address_of
 from tests.postgres.servers import Stores
 
-LONG_SECONDS = 30.0
+LONG_SECONDS = 600.0
 """How long a follower waits if it is not woken: in a test that ends earlier, it was woken."""
 
 
@@ -22,24 +22,22 @@ def notified(url: str) -> str:
 
 
 def test_a_follower_is_woken(postgres: Stores, monkeypatch: pytest.MonkeyPatch):
-    """With notify=on, a follower that would wait for half a minute sees an event at once."""
+    """With notify=on, a follower that would wait for ten minutes sees an event at once."""
     monkeypatch.setattr(following, "POLL_SECONDS", LONG_SECONDS)
     url = postgres.empty_store()
     with onrecord.connect(url) as records, onrecord.connect(notified(url)) as writers:
         session = records.create("followed")
         writer = writers.get("followed")
         seen: list[int] = []
-        begun = time.monotonic()
-        thread = threading.Thread(target=lambda: seen.extend(e.position for e in session.follow(1, 4)))
+        thread = threading.Thread(target=lambda: seen.extend(e.position for e in session.follow(1, 4)), daemon=True)
         thread.start()
-        deadline = time.monotonic() + LONG_SECONDS / 2
+        deadline = time.monotonic() + 90
         number = 0
         while thread.is_alive() and time.monotonic() < deadline:
             writer.decide(f"decision {number}")
             number += 1
             thread.join(0.2)
         assert not thread.is_alive()
-        assert time.monotonic() - begun < LONG_SECONDS
         assert seen == [2, 3, 4]
 
 
@@ -57,7 +55,7 @@ def test_who_listens_learns_nothing(postgres: Stores):
     with listening(url) as listener, onrecord.connect(notified(url)) as records:
         session = records.create("secret-name")
         session.decide("secret-word")
-        (told,) = listener.notifies(timeout=5, stop_after=1)
+        (told,) = listener.notifies(timeout=60, stop_after=1)
         assert told.channel == "onrecord"
         assert len(told.payload) == 64
         for hidden in (session.id, "secret-name", "secret-word", records.store.url):

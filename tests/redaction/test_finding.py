@@ -1,13 +1,18 @@
 """Secrets are found in the surroundings agents leave them in, ordinary text is left alone, and no text is slow."""
 
 import json
+import re
+import subprocess
+import sys
 import sysconfig
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from onrecord.redaction.anchors import AUTOMATON, AUTOMATON_FROM, PLAIN, VECTORS, VECTORS_FROM, Anchors
 from onrecord.redaction.quick import is_plain
 from onrecord.redaction.scanner import Scanner
 from onrecord.redaction.values import PLACEHOLDER, Cleaner
@@ -18,9 +23,9 @@ UNSEEN = 90_001
 KEY = b"k" * 32
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["automaton", "plain"])
+@pytest.fixture(scope="module", params=[PLAIN, AUTOMATON, VECTORS])
 def scanner(request):
-    return Scanner(automaton=request.param)
+    return Scanner(way=request.param)
 
 
 def cleaned(scanner: Scanner, text: str) -> str:
@@ -51,6 +56,66 @@ def test_every_json_stays_json(scanner):
         assert before.keys() == after.keys()
 
 
+QUOTED = 'my "key" \\\\ {}\\n'
+"""Text with a quote, a backslash and a line end, which JSON must escape."""
+
+
+def shapes(secret: str) -> list[object]:
+    """A secret where JSON has values and names: deep, in a list, as a name, escaped once, and as JSON within JSON."""
+    said = QUOTED.format(secret)
+    within = json.dumps({"token": secret, "said": said})
+    return [
+        said, [said], {"a": {"b": [said, 1, None, True]}}, {secret: said}, {"arguments": within},
+        {"arguments": json.dumps({"deeper": within})}, {"text": f"\u001b[31m{secret}\u001b[0m \ud83d\ude00"},
+        [{"url": f"https://a:{secret}@example.org/"}], {"key": f"-----BEGIN\n{secret}"},
+    ]  # fmt: skip
+
+
+def levels(value: object) -> list[object]:
+    """Every JSON within a JSON, the outer ones first."""
+    if isinstance(value, dict):
+        return [found for one in value.values() for found in levels(one)]
+    if isinstance(value, list):
+        return [found for one in value for found in levels(one)]
+    if isinstance(value, str) and value.startswith("{"):
+        inner = json.loads(value)
+        return [inner, *levels(inner)]
+    return []
+
+
+def shape(value: object) -> object:
+    """What a JSON is without its texts."""
+    if isinstance(value, dict):
+        return [shape(one) for one in value.values()]
+    if isinstance(value, list):
+        return [shape(one) for one in value]
+    return "text" if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("ascii_only", [True, False], ids=["escaped", "as it is"])
+def test_every_json_of_every_shape_stays_json(scanner, ascii_only):
+    """Each secret in each place of a JSON text, also of JSON within JSON: it is valid afterwards, with the same shape, without it."""
+    checked = 0
+    for case in CORPUS.cases(UNSEEN + 4, 150):
+        if case.sort != "format" or "\n" in case.secret:
+            continue
+        for value in shapes(case.secret):
+            text = json.dumps(value, ensure_ascii=ascii_only)
+            after = json.loads(cleaned(scanner, text))
+            assert shape(after) == shape(value), text
+            assert [shape(one) for one in levels(after)] == [shape(one) for one in levels(value)], text
+            checked += after != value
+    assert checked > 300
+
+
+def test_control_a_blind_replacement_breaks_json():
+    """The control: who replaces a span of JSON text by one with a quote in it gets text that is no JSON."""
+    secret = CORPUS.FORMATS["github-classic"](CORPUS.Random(1))
+    text = json.dumps({"said": secret})
+    with pytest.raises(ValueError, match="delimiter"):
+        json.loads(text.replace(secret, '[secret:"github-token"]'))
+
+
 def test_ordinary_text_is_left_alone(scanner):
     """In the standard library there is less than one mark in 100 KB, and look-alikes are left alone."""
     marks = size = 0
@@ -62,11 +127,43 @@ def test_ordinary_text_is_left_alone(scanner):
     assert wrong == []
 
 
-def test_plain_python_finds_what_the_automaton_finds():
-    """The library only saves time: both ways mark the same secrets."""
-    fast, plain = Scanner(automaton=True), Scanner(automaton=False)
+def test_plain_python_finds_what_the_libraries_find():
+    """The libraries only save time: all ways mark the same secrets."""
+    plain, *fast = (Scanner(way=way) for way in (PLAIN, AUTOMATON, VECTORS))
     for case in CORPUS.cases(UNSEEN + 1, 300):
-        assert cleaned(fast, case.text) == cleaned(plain, case.text), case
+        assert {cleaned(one, case.text) for one in fast} == {cleaned(plain, case.text)}, case
+
+
+def test_the_libraries_find_the_same_places():
+    """Both libraries report each literal at each place, whatever its case, overlapping ones too."""
+    literals = sorted({b"sk", b"sk-", b"token", b"api_key", b"key", b"://"})
+    text = b"SK-sk-Token=api_KEY http://a sksk \xff key" * 3
+    automaton, vectors = (Anchors(literals, way=way).hits(text) for way in (AUTOMATON, VECTORS))
+    assert sorted(automaton) == sorted(vectors)
+    assert len(vectors) == 3 * 11
+
+
+def test_threads_search_at_the_same_time():
+    """A search with vectors may run in several threads, and inside another one: each has its own working memory."""
+    finder = Scanner(way=VECTORS)
+    text = (f"a line {CORPUS.FORMATS['github-classic'](CORPUS.Random(1))}\n" * 200).encode()
+    with ThreadPoolExecutor(8) as pool:
+        assert {len(found) for found in pool.map(finder.find, [text] * 200)} == {200}
+
+
+@pytest.mark.parametrize(
+    ("looked", "modules"), [(0, set()), (1, {"ahocorasick_rs"}), (2, {"ahocorasick_rs", "hyperscan"})]
+)
+def test_a_process_loads_what_it_is_worth(looked, modules):
+    """Each library is loaded when a process has looked through enough text, and not before."""
+    size = (1_000, AUTOMATON_FROM + 1, VECTORS_FROM + 1)[looked]
+    code = (
+        "import sys; from onrecord.redaction.scanner import Scanner; one = Scanner()\n"
+        f"for _ in range(2): one.find(b' ' * {size // 2 + 1})\n"
+        "print(*sorted({'ahocorasick_rs', 'hyperscan'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == modules
 
 
 def test_a_cleaned_text_is_clean(scanner):
@@ -81,25 +178,60 @@ def test_a_cleaned_text_is_clean(scanner):
 def test_a_token_is_found_right_after_an_escape_or_a_colour(before, kind):
     r"""A word boundary would fail there: `\nsk-...` and a colour's `m` look like part of the word."""
     secret = CORPUS.FORMATS[kind](CORPUS.Random(kind))
-    assert secret not in cleaned(Scanner(automaton=True), f"x{before}{secret} y")
+    assert secret not in cleaned(Scanner(way=AUTOMATON), f"x{before}{secret} y")
+
+
+NAMED, WORD = "kQ7vX2mP9rT4wZ8nB3cY6", "Tr0ub4dor&3x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"API key: {NAMED}", f'the api key = "{NAMED}"', f"Access key: {NAMED}", f"secret access key: {NAMED}",
+     f"signing key {NAMED}", f"--password {WORD}", f'["--password {WORD}"]', f"<password>{WORD}</password>",
+     f"| password | {WORD} |", f'auth: {{ user: "a", pass: "{WORD}" }}', f'{{"pass": "{WORD}"}}', f"pass = '{WORD}'",
+     f"docker login -u bob -p {WORD} registry.example.org", f"redis-cli -h cache -a {NAMED} ping"],
+)  # fmt: skip
+def test_a_named_value_is_found_in_everyday_surroundings(scanner, text):
+    """Names of two words, a flag at the very beginning, elements, tables, and the options of two programs."""
+    assert not {NAMED, WORD} & set(cleaned(scanner, text).replace('"', " ").replace("'", " ").replace("<", " ").split())
+    assert re.search(PLACEHOLDER, cleaned(scanner, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["the access key to success is practice", "API key: see the vault", "pass: 12, fail: 3", "<password>string</password>",
+     "| password | the new one |", "docker login -p", "redis-cli -a monitor", "if ok: pass = True", "try: pass"],
+)  # fmt: skip
+def test_ordinary_words_after_such_names_are_left_alone(scanner, text):
+    """The same names in sentences, schemas and summaries."""
+    assert cleaned(scanner, text) == text
 
 
 HOSTILE = (
+    "docker login -p ", "redis-cli -a ", "api key ", "<password>", "pass:",
     "eyJ", "eyJ-", "sk-ant-", "token=", "password: ", "://a:", "-----BEGIN PRIVATE KEY-----", "AKIA", "Z2hwX", "Oi8v",
     "authorization: bearer ", "cookie: a=", "curl -u ", "mysql -p", "discord ", "-----END PRIVATE KEY-----\n", "x", "=",
     "\\", '\\"token\\":', "ya29.", "ghp_", "pat", "sk", "aA1", "machine a login b ", "token\x1b[0m", "[secret:",
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("way", [AUTOMATON, VECTORS])
 @pytest.mark.parametrize("part", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_text_is_slow(part):
+def test_no_text_is_slow(part, way):
     """No text of 100 KB takes a second, however it repeats what rules look for."""
-    finder = Scanner(automaton=True)
+    finder = Scanner(way=way)
     data = (part * (100_000 // len(part) + 1))[:100_000].encode()
     begun = time.process_time()
     finder.find(data)
     finder.find(data + b"A" * 100)
     assert time.process_time() - begun < 2.0  # two of them
+
+
+def test_control_a_pattern_without_bounds_is_slow():
+    """The control: a pattern without bounds takes longer for 23 bytes than ours may take for as many of the longest text."""
+    begun = time.process_time()
+    assert re.match(rb"(?:a+)+\Z", b"a" * 22 + b"b") is None
+    assert time.process_time() - begun > 23 * 2.0 / 200_000
 
 
 def test_a_key_that_was_cut_is_found_from_either_end():
@@ -117,14 +249,14 @@ def test_equal_secrets_have_equal_marks():
     """A mark identifies a secret within one store, in whatever surroundings; another key gives another mark."""
     token = "ghp_" + "a1B2c3" * 6
     finder = Scanner()
-    first = PLACEHOLDER.search(cleaned(finder, f"export TOKEN={token}"))
-    again = PLACEHOLDER.search(cleaned(finder, json.dumps({"x": [f"log {token}"]})))
-    other = PLACEHOLDER.search(Cleaner(finder, lambda: b"o" * 32).text(token, ""))
+    first = re.search(PLACEHOLDER, cleaned(finder, f"export TOKEN={token}"))
+    again = re.search(PLACEHOLDER, cleaned(finder, json.dumps({"x": [f"log {token}"]})))
+    other = re.search(PLACEHOLDER, Cleaner(finder, lambda: b"o" * 32).text(token, ""))
     assert first
     assert again
     assert other
     assert first.group() == again.group() == "[secret:github-token:" + first.group()[-5:]
-    assert first.group() != other.group()
+    assert first.group() != other.group(), "the control: the key of another store"
 
 
 def test_what_the_quick_look_lets_pass_has_no_secret():

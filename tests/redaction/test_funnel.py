@@ -12,6 +12,7 @@ from onrecord import machine
 from onrecord.errors import InvalidInput, SecretFound
 from onrecord.redaction.known import known_values, variables_of
 from onrecord.session.funnel import FOUND_KIND, Rules, configure
+from onrecord.session.redacting import leaks, shared
 from onrecord.session.single import record_tool
 from onrecord.testing import FakeClock
 
@@ -149,6 +150,23 @@ def test_keep_says_so(records):
     assert found(session)[0]["policy"] == "keep"
 
 
+def test_a_team_stays_as_it_is_and_its_secrets_are_named(records):
+    """Its commands must run again; what was found is an event, a report leaves it out, and `refuse` refuses it."""
+    member = {"id": "lead", "command": ["sh", "-c", f"curl -H 'Authorization: Bearer {TOKEN}' x"], "environment": {}}
+    team = {"team": {"name": "crew", "root": "/", "agents": [member], "groups": [], "variables": {}}}
+    session = records.open("work")
+    session.log.append(session.log.draft("team.formed", team))
+    (kept,) = session.events(kinds=("team.formed",))
+    assert kept.data == team
+    assert [(one["policy"], one["kind"]) for one in found(session)] == [("keep", "team.formed")]
+    given = shared(session, [kept])
+    assert TOKEN not in json.dumps(given.events[0].data)
+    assert [leak.kind for leak in leaks(session)] == ["team.formed"]
+    configure(records.store, lambda: Rules("refuse"))
+    with pytest.raises(SecretFound):
+        records.get("work").log.append(session.log.draft("team.formed", team))
+
+
 def test_a_policy_belongs_to_a_project(records):
     """The nearest directory decides; other projects keep the default."""
     rules = Rules("redact", {"/made": "refuse", "/made/lab": "keep"})
@@ -175,6 +193,42 @@ def test_settings_decide(records, tmp_path):
     assert kinds == ["badge", "mail-address", "card-number", "github-token"]
     assert OTHER in said
     assert "badge-[secret" in said
+
+
+OWN = """
+[[secrets.rules]]
+kind = "badge"
+pattern = "badge-(?P<secret>[0-9]{6})"
+keywords = ["badge-"]
+[[secrets.rules]]
+kind = "house-key"
+pattern = "[A-Z]{3}#[0-9]{4}"
+"""
+
+
+@pytest.mark.parametrize("rules", [OWN, ""], ids=["own rules", "the control: none"])
+def test_a_persons_own_rules_hold_for_every_verb(tmp_path, monkeypatch, capsys, rules):
+    """What only `[[secrets.rules]]` in TOML names is in no event, note, search, export or byte; without rules, the control, it is."""
+    from onrecord.surfaces.cli.main import main
+
+    for name, value in {"HOME": "home", "ONRECORD_CONFIG": "config.toml", "ONRECORD_STORE": "record.db"}.items():
+        monkeypatch.setenv(name, str(tmp_path / value))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text(rules)
+    words = "badge-654321 opens it, with ABC#1234"
+    for command in (
+        ["open", "work", "--objective", words], ["decide", words], ["record", "--user", words], ["run", "--", "echo", words],
+    ):  # fmt: skip
+        assert main(command) == 0
+    capsys.readouterr()
+    for command in (["log", "work", "--json"], ["note", "work"], ["search", "badge", "--json"],
+                    ["export", "work", "--format", "jsonl"], ["export", "work", "--format", "html"]):  # fmt: skip
+        assert main(command) == 0
+        said = capsys.readouterr().out
+        assert ("654321" in said, "ABC#1234" in said) == (not rules, not rules), (command, said)
+        assert ("[secret:badge:" in said and "[secret:house-key:" in said) is bool(rules)
+    kept = files(tmp_path)
+    assert (b"654321" in kept, b"ABC#1234" in kept) == (not rules, not rules)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from onrecord.errors import BadReply, InvalidInput
 from onrecord.rollout.engines import (
     DIALECTS,
+    LLAMA,
     SGLANG,
     VLLM,
     VLLM_COMPLETIONS,
+    VLLM_GENERATE,
     check_request,
     endpoint,
     joined,
@@ -25,6 +27,7 @@ from onrecord.rollout.engines import (
     upstream_request,
     with_calls,
 )
+from tests.rollout.test_llama import llama_reply
 
 SENT = [1, 2, 3]
 CALL = {"id": "call_0", "type": "function", "index": 0, "function": {"name": "add", "arguments": '{"a": 1}'}}
@@ -95,6 +98,31 @@ def completion_reply(text="Hi!"):
                 "finish_reason": "stop",
                 "token_ids": [11, 7],
                 "prompt_token_ids": [1, 2, 3],
+            }
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+    }
+
+
+def generate_reply(**choice):
+    """A reply of vLLM's endpoint for ids, as version 0.32 gives it."""
+    rows = [{"token": "Hi!", "logprob": -0.5, "bytes": [72], "top_logprobs": []}]
+    rows += [{"token": "", "logprob": -0.25, "bytes": [], "top_logprobs": []}]
+    return {
+        "request_id": "generate-tokens-9",
+        "output_mode": "text",
+        "model": "policy",
+        "prompt_token_ids": [1, 2, 3],
+        "choices": [
+            {
+                "index": 0,
+                "text": "Hi!",
+                "logprobs": {"content": rows},
+                "finish_reason": "stop",
+                "stop_reason": None,
+                "token_ids": [11, 7],
+                "weight_versions": [{"version": "8", "start": 0, "end": 1}, {"version": "9", "start": 1, "end": 2}],
+                **choice,
             }
         ],
         "usage": {"prompt_tokens": 3, "completion_tokens": 2},
@@ -398,13 +426,15 @@ PLACES = [
     (*CHOICE, "prompt_token_ids"), (*META, "finish_reason"), (*META, "output_token_logprobs"), (*META, "weight_version"),
     (*META, "output_token_logprobs", 0), (*META, "output_token_logprobs", 0, 0), (*META, "completion_tokens"),
     (*CHOICE, "logprobs", "content"), (*CHOICE, "logprobs", "content", 0), (*CHOICE, "logprobs", "token_logprobs"),
+    ("tokens",), ("completion_probabilities",), ("completion_probabilities", 0), ("stop_type",), ("content",),
 ]  # fmt: skip
 
 
 @given(st.sampled_from(DIALECTS), st.lists(st.tuples(st.sampled_from(PLACES), ANYTHING), min_size=1, max_size=3))
 def test_no_reply_is_hostile_enough(dialect, changes):
     """Any reply is either refused as a bad reply or read into a consistent one; nothing else happens."""
-    body = {SGLANG: sglang_reply, VLLM: vllm_reply, VLLM_COMPLETIONS: completion_reply}[dialect]()
+    made = {SGLANG: sglang_reply, VLLM: vllm_reply, VLLM_GENERATE: generate_reply, LLAMA: llama_reply}
+    body = made.get(dialect, completion_reply)()
     for path, value in changes:
         with contextlib.suppress(KeyError, IndexError, TypeError):
             body = changed(body, path, value)
@@ -431,3 +461,36 @@ def test_a_parser_of_your_own_finds_the_calls():
     for broken in odd:
         with pytest.raises(BadReply):
             read_reply(VLLM_COMPLETIONS, completion_reply(), SENT, partial(lambda said, _message: said, broken))
+
+
+def test_the_endpoint_of_vllm_for_ids():
+    """It gets ids and sampling parameters, nothing of a chat; its reply has the weights of each token."""
+    client = REQUEST | {"max_completion_tokens": 9, "tools": [{}], "top_k": 4, "ignore_eos": True, "stop": ["x"]}
+    asked = upstream_request(VLLM_GENERATE, client | {"min_tokens": 8}, SENT, done=2)
+    assert asked["sampling_params"]["min_tokens"] == 6
+    assert endpoint(VLLM_GENERATE) == "/inference/v1/generate"
+    assert asked["token_ids"] == SENT
+    assert (asked["output_mode"], asked["return_token_ids"], asked["stream"]) == ("text", True, False)
+    expected = {"top_k": 4, "ignore_eos": True, "stop": ["x"], "logprobs": 0, "max_tokens": 7}
+    assert expected.items() <= asked["sampling_params"].items()
+    assert not {"messages", "tools", "logprobs", "max_completion_tokens"} & set(asked)
+    reply = read_reply(VLLM_GENERATE, generate_reply(), SENT)
+    assert (reply.prompt_ids, reply.output_ids, reply.logprobs) == (SENT, [11, 7], [-0.5, -0.25])
+    assert (reply.weight_versions, reply.response_id) == ((("8", 1), ("9", 1)), "generate-tokens-9")
+    assert reply.message == {"role": "assistant", "content": "Hi!"}
+    call = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+    called = read_reply(VLLM_GENERATE, generate_reply(text=call), SENT)
+    assert (called.finish, said(called)["tool_calls"][0]["function"]["name"]) == ("tool_calls", "add")
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ([{"version": "default", "start": 0, "end": 2}], ()),
+        ([{"version": "default", "start": 0, "end": 1}, {"version": "2", "start": 1, "end": 2}], (("", 1), ("2", 1))),
+    ],
+)
+def test_unnamed_weights_have_no_version(listed, expected):
+    """`default` is what engines say for weights without a name: a version that the trainer reports counts instead."""
+    assert read_reply(VLLM_GENERATE, generate_reply(weight_versions=listed), SENT).weight_versions == expected
+    assert read_reply(SGLANG, sglang_reply(weight_version="default"), SENT).weight_versions == ()

@@ -11,6 +11,7 @@ from onrecord.errors import (
     InvalidInput,
     LeaseHeld,
     LeaseLost,
+    LogMoved,
     OutcomeUnknown,
     PayloadErased,
     SessionPaused,
@@ -63,6 +64,72 @@ def test_a_restart_gives_the_identical_rollout(records, rollout):
     assert again.lane.standing() == rollout.lane.standing()
     assert again.prepare(ChatRequest(messages), LETTERS).prompt_ids == prompt
     assert again.trajectory.provisional is not None, "the provisional record and the checkpoint are still there"
+
+
+def test_a_step_is_durable_before_it_is_folded(rollout):
+    """A step that was not read yet is on record all the same; reading folds it, as for a process that starts."""
+    intent = begin(rollout, [user("a")])
+    rollout.end(intent, answer("b"))
+    assert read_lane(rollout.session).trajectory.num_assistant == 1
+    assert rollout.lane == read_lane(rollout.session)
+    rollout.commit(begin(rollout, [user("a"), assistant("b"), user("c")]), answer("d"))
+    assert rollout.lane == read_lane(rollout.session)
+    assert rollout.session.head == rollout.session.log.head()
+
+
+def test_a_shared_holder_knows_from_the_log_that_it_was_overtaken(records):
+    """Only the process that took the lane last is not overtaken; what the other recorded is then folded."""
+    new = open_rollout(records, "task-17")
+    play(new, 1)
+    new.leave()
+    here, there = (open_rollout(records, "task-17", shared=True) for _ in range(2))
+    for last, first in ((here, there), (there, here)) * 2:
+        assert last.is_overtaken()
+        assert not first.is_overtaken()
+        last.regain()
+        assert not last.is_overtaken()
+        assert first.is_overtaken()
+        assert last.lane == first.lane == read_lane(last.session)
+
+
+def test_an_intent_takes_the_lane_over_in_the_same_step(records):
+    """Between turns a shared holder joins with its intent: one durable step, a new run, and the other one is fenced."""
+    new = open_rollout(records, "task-17")
+    messages = play(new, 1)
+    new.leave()
+    here, there = (open_rollout(records, "task-17", shared=True) for _ in range(2))
+    for last, first in ((here, there), (there, here)) * 2:
+        assert last.is_overtaken()
+        assert last.may_join()
+        before = last.session.head
+        intent = last.intend(last.prepare(ChatRequest(messages), LETTERS), joining=60.0)
+        joined, begun = list(last.session.events(after=before.position))[:2]
+        assert (joined.kind, begun.kind, begun.id) == ("agent.joined", "turn.begun", intent.id)
+        assert joined.run == begun.run == last.session.run == before.run + 1
+        last.commit(intent, answer("b"))
+        messages = [*messages, assistant("b"), user("c")]
+        with pytest.raises(LeaseLost):
+            first.freeze()
+        assert last.lane == read_lane(last.session)
+
+
+def test_an_intent_joins_only_what_it_has_read(records):
+    """If anything was recorded since, an intent that would join is refused, and the other one keeps the lane."""
+    new = open_rollout(records, "task-17")
+    messages = play(new, 1)
+    new.leave()
+    here, there = (open_rollout(records, "task-17", shared=True) for _ in range(2))
+    assert here.is_overtaken()
+    assert here.may_join()
+    prepared = here.prepare(ChatRequest(messages), LETTERS)
+    intent = there.intend(there.prepare(ChatRequest(messages), LETTERS))
+    with pytest.raises(LogMoved):
+        here.intend(prepared, joining=60.0)
+    assert here.session.lease is None
+    assert here.is_overtaken()
+    assert not here.may_join(), "a turn is running"
+    there.commit(intent, answer("b"))
+    assert there.is_current
 
 
 def test_logprobs_come_back_with_the_same_bits(rollout):

@@ -103,9 +103,9 @@ FIELDS = {
     "slime": "index group_index tokens response_length loss_mask rollout_log_probs reward status metadata "
     "weight_versions",
     "verl": "prompt_ids response_ids response_mask response_logprobs reward_score num_turns metrics extra_fields",
-    "prime-rl": "prompt_ids prompt_mask completion_ids completion_mask completion_logprobs reward",
+    "prime-rl": "token_ids mask logprobs temperatures env_name reward",
     "areal": "input_ids loss_mask logprobs versions attention_mask rewards",
-    "openrlhf": "observation_tokens action_ranges rollout_log_probs reward scores extra_logs truncated",
+    "openrlhf": "prompt label observation_tokens action_ranges rollout_log_probs reward scores extra_logs truncated",
     "skyrl": "prompt_token_ids response_ids rewards loss_masks stop_reasons rollout_logprobs rollout_metrics",
     "trl": "prompt_ids completion_ids logprobs env_mask reward",
 }
@@ -152,10 +152,14 @@ def test_what_trainers_get_is_what_was_sampled(samples):
 
 
 def test_turn_rewards_are_on_the_last_token_of_their_turn(samples):
-    """SkyRL gets a reward per token if turns have rewards: the final one is added to the last token."""
-    first = samples[0]
+    """SkyRL gets a reward per token, for every sample of a batch, if a turn has one: it accepts no mixture.
+
+    The final reward is added to the last token.
+    """
+    first, second = samples
     first.turn_rewards = [0.5, None]
-    (rewards,) = TRAINERS["skyrl"]([first])["rewards"]
+    rewards, others = TRAINERS["skyrl"](samples)["rewards"]
+    assert others == [0.0] * (len(second.tokens) - second.prompt_length)
     assert (rewards[first.turn_ends[0] - 1 - first.prompt_length], rewards[-1], sum(rewards)) == (0.5, 1.0, 1.5)
 
 

@@ -5,6 +5,8 @@ import pytest
 import onrecord
 from onrecord.errors import DamagedLog, LogMoved
 from onrecord.session import bundle
+from onrecord.session.derived import Rederived
+from onrecord.session.kept_views import SNAPSHOT_EVERY
 from onrecord.stores.memory import MemoryStore
 from tests.stores import EVERY, url_of
 
@@ -24,18 +26,16 @@ def session(records):
 
 
 def erase_behind(session: onrecord.Session, monkeypatch: pytest.MonkeyPatch, times: int = 1) -> None:
-    """Another process erases right after a reader has seen the head."""
-    store, left, head = session.store, [2, 3, 4][:times], session.store.head
+    """Another process erases after a reader has seen the head, before it reads the events."""
+    store, left, read = session.store, [2, 3, 4][:times], session.store.read
 
-    def head_then_erasure(id_):
-        found = head(id_)
-        if left:
-            other = onrecord.Session(store, session.id, agent="other")
-            position = left.pop()
-            other.log.erase("private", positions=[position])
-        return found
+    def erasure_then_read(*arguments, **names):
+        while left:
+            positions = [left.pop()]
+            onrecord.Session(store, session.id, agent="other").log.erase("private", positions=positions)
+        return read(*arguments, **names)
 
-    monkeypatch.setattr(store, "head", head_then_erasure)
+    monkeypatch.setattr(store, "read", erasure_then_read)
 
 
 def test_verify_reads_on_to_the_erasure(session, monkeypatch):
@@ -76,3 +76,26 @@ def test_a_payload_that_is_just_gone_is_still_found():
             list(bundle.lines_of(session))
         with onrecord.connect("memory:") as there, pytest.raises(DamagedLog):
             records.copy("work", there)
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["as it is", "the control: believed at once"])
+def test_a_view_kept_before_an_erasure_is_no_forgery(records, monkeypatch, again):
+    """A snapshot that was read before another process erased something differs from the log; verify reads both again first."""
+    session = records.create("long")
+    for number in range(SNAPSHOT_EVERY + 1):
+        session.decide(f"number {number}")
+    store, kept, left = session.store, session.store.snapshot, [1]
+
+    def snapshot_then_erasure(id_, view):
+        found = kept(id_, view)
+        if found is not None and left:
+            left.pop()
+            onrecord.Session(store, session.id, agent="other").log.erase("private", positions=[3])
+        return found
+
+    monkeypatch.setattr(store, "snapshot", snapshot_then_erasure)
+    if not again:
+        monkeypatch.setattr(Rederived, "read_again", lambda derived: derived.problems)
+    report = session.verify()
+    assert not left, "the session is long enough to have a snapshot"
+    assert [problem.cause for problem in report.problems] == ([] if again else ["snapshot"])

@@ -92,4 +92,4 @@ def test_a_url_names_each_option_once():
     """`?tenant=a&tenant=b` is refused: which one counts would be a guess."""
     with pytest.raises(InvalidInput, match="names 'tenant' twice"):
         address_of("postgresql://h/d?tenant=a&tenant=b")
-    assert address_of("postgresql://h/d?tenant=a").tenant == "a"
+    assert address_of("postgresql://h/d?tenant=a").tenant == "a", "the control"

@@ -1,5 +1,7 @@
 """An attacker, or a mistake, wants a session that no one can read again: one value, and note and list raise for ever."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import onrecord
@@ -7,7 +9,9 @@ from onrecord.errors import InvalidInput
 from onrecord.log import codec
 from onrecord.log.events import DURABLE_KINDS, KINDS, RESERVED_KINDS
 from onrecord.log.shapes import SHAPES
+from onrecord.session.profiles import check
 from onrecord.views import state_md
+from onrecord.views.phases import Phases
 from onrecord.views.present import Present
 from onrecord.views.render import iso
 
@@ -89,3 +93,25 @@ def test_a_moment_that_no_calendar_has_is_shown_as_it_is():
     """A reader does not die of a time in a log: it shows the number."""
     assert iso(10**18) == "1000000000000000000 µs"
     assert iso(0) == "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [5, "x", None, [], {}, {"name": 3, "phases": 4}, {"phases": [1, {"name": 2}, {}], "sections": {"a": 1}}],
+    ids=str,
+)
+def test_a_profile_that_is_none_has_no_phases(profile):
+    """The phases of a session whose log has anything in place of a profile are empty; a sound profile stays as it is."""
+
+    def chosen(profile: object) -> Phases:
+        view = Phases()
+        view.apply(SimpleNamespace(kind="profile.chosen", data={"profile": profile}, position=1, at=1, by="x"))  # type: ignore[arg-type]  # what is read
+        return view
+
+    one = chosen(profile)
+    assert (one.names, one.described(), one.current(), one.number("x"), one.rule("x")) == ([], [], None, 0, "free")
+    whole = check(
+        {"name": "n", "phases": [{"name": "a"}, {"name": "b"}], "sections": [{"name": "s", "rule": "append"}]}
+    )
+    good = chosen(whole)
+    assert (good.names, good.number("b"), good.rule("s"), good.profile) == (["a", "b"], 1, "append", whole)

@@ -8,14 +8,17 @@ import pytest
 
 import onrecord
 from onrecord.agents.mirroring import location_of
+from onrecord.connection import load_profile
 from onrecord.crew.team_view import TeamView
-from onrecord.errors import InvalidInput, InvalidName
+from onrecord.errors import InvalidInput, InvalidName, NotFound, SessionNotFound
+from onrecord.rollout.recording import open_rollout, read_lane, record_reward
 from onrecord.session import bundle
 from onrecord.stores.postgres.address import address_of
 from onrecord.surfaces.hook.process import _act
 from onrecord.vendors.hooks import START, HookCall
 from onrecord.vendors.known import VENDORS, load
 from onrecord.vendors.transcripts import Location
+from onrecord.views import state_md
 from tests.security.test_running_commands import hostile
 
 PATHS = ["../../x", "a/../../x", "/etc/passwd", "..", ".ssh", "-rf", "a\\b", "*", "a\nb", "a\0b", ""]
@@ -90,3 +93,49 @@ def test_names_in_bundles_teams_and_tenants_are_checked(elsewhere, one):
         view = TeamView()
         view.apply(SimpleNamespace(kind="team.formed", data=data, position=1))  # type: ignore[arg-type]  # what is read
         assert (view.team is not None) is expected
+
+
+@pytest.mark.parametrize("one", [name for name in PATHS if name])
+def test_a_rollout_has_a_name_and_never_a_path(one):
+    """The id of a rollout that a client of the proxy sends is a session's name: what is none is refused, and made nowhere."""
+    with onrecord.connect("memory:", project="/p") as records:
+        with pytest.raises(InvalidName):
+            open_rollout(records, one)
+        with pytest.raises(SessionNotFound):
+            open_rollout(records, one, create=False)
+        assert records.sessions() == []
+        rollout = open_rollout(records, "task-17")
+        assert rollout.session.name == "task-17"
+        with pytest.raises(InvalidName):
+            record_reward(rollout.session, read_lane(rollout.session), 1.0, name=one)
+
+
+@pytest.mark.parametrize(
+    "one", ["../../secret", "/etc/passwd", "..", "a\\b", "*", "a\0b", "a\nb", "../profiles/bugfix"]
+)
+def test_a_profile_by_name_is_one_that_is_listed(tmp_path, monkeypatch, one):
+    """A name of a profile is looked up among the files that are there; a path is read as a profile, and only as one."""
+    monkeypatch.setenv("ONRECORD_CONFIG", str(tmp_path / "config" / "config.toml"))
+    (tmp_path / "secret.toml").write_text("password = 'hunter2'")
+    with pytest.raises((NotFound, InvalidInput)) as refusal:
+        load_profile(one)
+    assert "hunter2" not in str(refusal.value)
+    with pytest.raises(InvalidInput) as refusal:
+        load_profile(str(tmp_path / "secret.toml"))
+    assert "hunter2" not in str(refusal.value)
+    assert load_profile("bugfix")["name"] == "bugfix"
+
+
+@pytest.mark.parametrize("one", PATHS)
+def test_a_recorded_profile_becomes_no_file(elsewhere, tmp_path, one):
+    """Names of phases and sections in a record are text: whatever they are, nothing is written under them."""
+    session = elsewhere.create("gift")
+    session._record(
+        "profile.chosen", {"profile": {"name": one, "phases": [{"name": one}], "sections": [{"name": one}]}}
+    )
+    with onrecord.connect(f"sqlite:///{tmp_path}/here/x.db", project=str(tmp_path)) as here:
+        taken = bundle.take_in(here, list(bundle.lines_of(session)), name="gift")
+        before = sorted(path for path in tmp_path.rglob("*") if "x.db" not in path.name)
+        assert taken.note()
+        assert state_md.render(taken.views)
+        assert sorted(path for path in tmp_path.rglob("*") if "x.db" not in path.name) == before

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 import onrecord
+from onrecord.agents.resuming import plan, prepare
 from onrecord.crew.running import Crew
-from onrecord.errors import FromElsewhere
+from onrecord.errors import FromElsewhere, NotRestored
 from onrecord.session import bundle
+from onrecord.session.session_store import SessionStore
+from onrecord.vendors.port import Hazard
 from onrecord.work.capturing import recheck
+from tests.agents.test_mirroring import Conversation
 from tests.security.conftest import packed
 
 
@@ -37,7 +41,7 @@ def test_an_imported_team_runs_nothing_until_a_person_agrees(squad, forged):
     squad.ok("team", "stop", "gift")
     assert (mark.exists(), list(squad.project.iterdir())) == (False, []), "nothing ran, and nothing was written"
     assert squad.team("resume", "gift", "--yes").wait(60) == 0, squad.told()
-    assert mark.exists(), "a person agreed"
+    assert mark.exists(), "the control: a person agreed"
     mark.unlink()
     assert squad.team("resume", "gift").wait(60) == 0, "formed here by then, so that nothing is asked"
     assert mark.exists()
@@ -117,7 +121,7 @@ def test_a_restored_backup_counts_as_another_store(desk):
     """After a restore every log counts as arrived, since anyone may have written the file; new events do not."""
     desk.ok("open", "own", "--no-input")
     with desk.records() as records:
-        assert records.get("own").log.arrived() == 0
+        assert records.get("own").log.arrived() == 0, "the control: written here"
     desk.ok("backup", str(desk.place / "copy.db"))
     desk.ok("backup", "--restore", str(desk.place / "copy.db"), "--yes")
     session = desk.session("own")
@@ -136,3 +140,27 @@ def test_a_fork_does_not_launder_an_origin(tmp_path, elsewhere):
         fork.decide("here")
         assert fork.log.arrived() == 2
         assert fork.head.position > 2
+
+
+def test_a_conversation_from_elsewhere_is_put_back_only_with_consent(desk, tmp_path):
+    """An agent would read an imported conversation as its own past: it is written only if a person agrees; one's own is not asked about."""
+    made = Conversation(tmp_path)
+    made.write("do as I say")
+    made.mirror()
+    made.path.unlink()
+    env, asked = {"CLAUDE_CONFIG_DIR": str(tmp_path / "other"), "HOME": str(tmp_path)}, []
+
+    def consent(hazard: Hazard) -> bool:
+        asked.append(hazard.code)
+        return False
+
+    with desk.records() as records:
+        SessionStore(made.session.store).copy(made.session.id, records)
+        given = records.get(made.session.id)
+        planned = plan(given, "claude", env, str(tmp_path))
+        with pytest.raises(NotRestored, match="came from another store"):
+            prepare(given, planned, consent)
+    assert not (tmp_path / "other").exists()
+    planned = plan(made.session, "claude", env, str(tmp_path))
+    assert prepare(made.session, planned, consent)[0].location is not None, "the control: it was recorded here"
+    assert asked == ["from_elsewhere"]

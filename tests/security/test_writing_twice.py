@@ -3,11 +3,14 @@
 import os
 import shutil
 import threading
+import time
 
 import pytest
 
 import onrecord
-from onrecord.errors import EffectUnknown, StoreMoved
+from onrecord import machine
+from onrecord.errors import EffectUnknown, LeaseHeld, LeaseLost, StoreMoved
+from onrecord.stores.sqlite import SQLiteStore
 from tests.stores import url_of
 
 
@@ -56,12 +59,12 @@ def test_an_effect_is_not_run_again_while_it_runs(records):
     def slow() -> str:
         ran.append("first")
         begun.set()
-        over.wait(20)
+        over.wait(90)
         return "done"
 
     first = threading.Thread(target=lambda: session.once("pay", slow))
     first.start()
-    assert begun.wait(20)
+    assert begun.wait(90)
     with pytest.raises(EffectUnknown, match="is running"):
         records.get("work", agent="main").once("pay", lambda: ran.append("again"), rerun_unknown=True)
     over.set()
@@ -121,3 +124,44 @@ def test_search_ends_where_the_head_is_past_the_last_event(tmp_path):
     plain.close()
     with onrecord.connect(f"sqlite:///{path}") as records:
         assert [hit.event.position for hit in records.search("needle", project="")] == [2]
+        assert not records.get("work").verify().ok, "the control: the head is past the last event"
+
+
+@pytest.mark.parametrize("whose", ["the other process", "the machine"])
+def test_a_clock_that_is_a_day_ahead_takes_no_lane(tmp_path, monkeypatch, whose):
+    """A holder that lives keeps its lane although another process, or the machine, believes that it is tomorrow."""
+    url = f"sqlite:///{tmp_path}/here.db"
+    tomorrow = time.time() + 86_400
+    with onrecord.connect(url) as mine:
+        session = mine.open("work", lease_seconds=30)
+        if whose == "the machine":
+            monkeypatch.setattr(time, "time", lambda: tomorrow)
+            session.record_turn([{"role": "user", "content": "after the jump"}])
+        with monkeypatch.context() as jump:
+            jump.setattr(time, "time", lambda: tomorrow)
+            with onrecord.connect(url) as other:
+                with pytest.raises(LeaseHeld) as refusal:
+                    other.open("work")
+                assert tomorrow < float(str(refusal.value.details["until"])) / 1e6 < tomorrow + 31, (
+                    "it says when in the time of who asks"
+                )
+                assert other.open("work", takeover=True).lease is not None, "the control: by force"
+        with pytest.raises(LeaseLost):
+            session.record_turn([{"role": "user", "content": "too late"}])
+
+
+def test_a_holder_that_is_silent_too_long_loses_its_lane(tmp_path, monkeypatch):
+    """The control: a lease expires by the time that passes, on any clock; one of an older version by the time of day."""
+    url = f"sqlite:///{tmp_path}/here.db"
+    with onrecord.connect(url) as mine, onrecord.connect(url) as other:
+        mine.open("work", lease_seconds=0.2)
+        time.sleep(0.3)
+        assert other.open("work", lease_seconds=30).lease is not None
+        old = SQLiteStore(str(tmp_path / "here.db"), clock=time.time)  # its leases say nothing about the clock
+        session = mine.open("older", lease_seconds=30).id
+        assert old.acquire(session, "main", machine.identity(), takeover=True)
+        tomorrow = time.time() + 86_400
+        monkeypatch.setattr(time, "time", lambda: tomorrow)
+        with onrecord.connect(url) as later:
+            assert later.open("older").lease is not None
+        old.close()

@@ -1,36 +1,36 @@
 """Real processes that work in a session until they get an order, or are suspended or killed."""
 
+import atexit
 import os
-import signal
-import subprocess
-import sys
+from functools import cache
 from types import TracebackType
 from typing import Self
 
-PREAMBLE = """
-import os, sys
 import onrecord
 from onrecord.errors import OnrecordError
-records = onrecord.connect(sys.argv[1], project="/project")
+from tests.crash.nursery import Nursery, Pipes
 
-def say(*words):
-    print(*words, flush=True)
 
-def listen():
-    return sys.stdin.readline().strip()
+def run_lines(pipes: Pipes, url: str, code: str) -> None:
+    """What a child does: some lines of Python, which have a store and two functions to speak with the test."""
+    records = onrecord.connect(url, project="/project")
+    names = {"os": os, "records": records, "say": pipes.say, "listen": pipes.order, "OnrecordError": OnrecordError}
+    exec(code, names)  # the code is the test's own
 
-"""
+
+@cache
+def _nursery() -> Nursery:
+    """Forks the children: an interpreter with our modules takes longer to start than these tests."""
+    found = Nursery(__name__, "onrecord.stores.postgres.store")
+    atexit.register(found.close)
+    return found
 
 
 class Child:
-    """A Python process that runs a few lines on a store: a test can read its output and order it to continue."""
+    """A process that runs a few lines on a store: a test can read its output and order it to continue."""
 
     def __init__(self, url: str, code: str) -> None:
-        environment = {**os.environ, "PYTHONWARNINGS": "error", "PYTHONPATH": os.pathsep.join(sys.path)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PREAMBLE + code, url],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-        )  # fmt: skip
+        self._worker = _nursery().start(run_lines.__name__, url=url, code=code)
 
     def __enter__(self) -> Self:
         return self
@@ -38,28 +38,26 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.process.kill()
-        self.process.communicate()
+        self.kill()
 
     @property
     def pid(self) -> int:
-        return self.process.pid
+        return self._worker.pid
 
     def hear(self) -> str:
-        """The next line it prints; its error if it ends without one."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline().strip()
-        if not line:
-            assert self.process.stderr is not None
-            raise AssertionError(f"the child said nothing more: {self.process.stderr.read()}")
-        return line
+        """The next line it prints, or its error."""
+        return self._worker.line()
 
     def tell(self, line: str = "go on") -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
+        self._worker.order(line)
+
+    def suspend(self) -> None:
+        self._worker.stop()
+
+    def resume(self) -> None:
+        self._worker.go_on()
 
     def kill(self) -> None:
         """SIGKILL: no handler runs, nothing is tidied up."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        if self._worker.status is None:
+            self._worker.kill()

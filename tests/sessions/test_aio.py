@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import time
 from threading import Event as Flag
 
 import pytest
@@ -137,7 +136,7 @@ def slowed(records: SessionStore, monkeypatch: pytest.MonkeyPatch, *, fails: boo
 
     def wait_and_append(*args, **kwargs):
         begun.set()
-        go.wait(30)
+        go.wait(90)
         if fails:
             raise OnrecordError("the disk said no")
         return append(*args, **kwargs)
@@ -301,16 +300,13 @@ def test_waiting_does_not_block_the_loop(records, store, monkeypatch):
         session = await store.open("work")
         _begun, go = slowed(records, monkeypatch, fails=False)
         task = asyncio.create_task(session.decide("slow"))
-        ticks = 0
-        until = time.monotonic() + 0.2
-        while time.monotonic() < until:
+        for _ in range(10):
             await asyncio.sleep(0.005)
-            ticks += 1
+        assert not task.done()
         go.set()
         await task
-        return ticks
 
-    assert run(work()) > 5
+    run(work())
 
 
 def test_chapters_are_awaited_too(store):

@@ -47,6 +47,20 @@ def test_an_attempt_whose_outcome_was_erased_can_be_settled_again(session):
     assert session.verify().ok
 
 
+def test_what_still_runs_is_waited_for_not_settled(records):
+    """While the process of an attempt is alive, the hint says to wait; without a known process, it says to record the outcome."""
+    session = records.open("work", agent="one")
+    session.attempts.start("make", watched=True)
+    with pytest.raises(Conflict, match="it is still running: make") as refusal:
+        session.attempts.start("make test")
+    assert refusal.value.hint == "wait until it ends"
+    session.attempts.settle(1, "abandoned", reason="not needed")
+    session.attempts.start("make")
+    with pytest.raises(Conflict, match="has no outcome yet: make") as refusal:
+        session.attempts.start("make test")
+    assert refusal.value.hint == "record its outcome first"
+
+
 def test_no_second_attempt_of_an_agent_while_one_is_unresolved(records):
     """An agent settles before it starts again; another agent is free; numbers continue across restarts (F09, F12)."""
     session = records.open("work", agent="one")
@@ -210,7 +224,8 @@ def _start(url, id, ready, results):
 
 
 def race(target, arguments):
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     ready, results = context.Barrier(len(arguments)), context.Queue()
     processes = [context.Process(target=target, args=(*words, ready, results)) for words in arguments]
     for process in processes:

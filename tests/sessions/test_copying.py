@@ -94,7 +94,7 @@ def test_what_went_on_in_both_places_is_refused(session, records, team):
     for text in ("here", "and here"):
         session.decide(text)
     before = team.store.head(session.id)
-    with pytest.raises(Conflict, match=f"after position {parted}$") as refusal:
+    with pytest.raises(Conflict, match=f"after position {parted}\n") as refusal:
         records.copy(session.id, team)
     assert refusal.value.hint
     assert team.store.head(session.id) == before

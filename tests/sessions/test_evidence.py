@@ -28,6 +28,16 @@ def session(clock):
     return records.create("bug", agent="claude")
 
 
+def test_a_line_names_only_the_evidence_for_the_present_label(session):
+    """What verified a finding, or challenged it, is not shown as what rejected it; the history has everything."""
+    session.findings.state("L2 diverges", "verified", evidence=cite(session, "e1"))
+    session.findings.challenge("f1", "it did not", evidence=cite(session, "e2"))
+    assert "f1: L2 diverges (challenged) [e1]" in session.note()
+    session.findings.relabel("f1", "rejected", evidence=cite(session, "e3"))
+    assert "f1: L2 diverges [e3]" in session.note()
+    assert [step["evidence"] for step in session.findings.history("f1")] == [["e1"], ["e2"], ["e3"]]
+
+
 def test_what_is_cited_is_on_record(session):
     """An id that resolves to nothing is refused wherever evidence is cited, and nothing is recorded."""
     session.findings.state("It is the proxy", "verified", evidence=cite(session, "log-1"))
@@ -193,7 +203,8 @@ def _judge(url, label, evidence, ready, results):
 def test_of_two_judges_at_once_the_second_is_checked_against_the_first(tmp_path):
     """When one rejects while another verifies, with evidence from before, the record never goes from rejected to verified."""
     url = f"sqlite:///{tmp_path}/race.db"
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     with onrecord.connect(url, project="/project") as records:
         session = records.open("race")
         session.findings.state("It is the proxy")

@@ -1,6 +1,5 @@
 """Real processes on one store: killed, suspended, continued. Acknowledged events are there, and the dead hold no lease."""
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -120,12 +119,12 @@ for step in (lambda: t.assistant("after it"), t.commit, lambda: s.once("pay", la
 """
     with Child(url, code) as child:
         child.hear()
-        child.process.send_signal(signal.SIGSTOP)
+        child.suspend()
         with pytest.raises(LeaseHeld):
             here.open("work")
         session = here.open("work", takeover=True)
         session.record_turn(HELLO)
-        child.process.send_signal(signal.SIGCONT)
+        child.resume()
         child.tell()
         assert [child.hear() for _ in range(3)] == ["lease_lost"] * 3
     assert session.refresh().transcript().items == HELLO

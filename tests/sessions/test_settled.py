@@ -19,8 +19,9 @@ def session():
 
 
 def seen(session, id, revision=None):
-    """Captured evidence at a revision."""
-    session.evidence.record("run", id=id, captured=True, command="pytest", exit_code=1, revision=revision)
+    """Captured evidence at a revision: a command that fails until the fix."""
+    code = int(revision != NEW)
+    session.evidence.record("run", id=id, captured=True, command="pytest", exit_code=code, revision=revision)
     return [id]
 
 
@@ -67,6 +68,24 @@ def test_further_changes_leave_it_settled_and_a_revert_does_not(cause):
     assert [step["what"] for step in cause.findings.history("f1")][-2:] == [
         "fresh again: the code is as it was", "turned out fixed",
     ]  # fmt: skip
+
+
+def test_what_verified_the_cause_does_not_show_its_fix(cause):
+    """A fix needs evidence that it works: not the cause's own, not the same failure again, not a run that failed."""
+    failing = {"captured": True, "command": "pytest -k invite", "exit_code": 1}
+    cause.evidence.record("run", id="before", **failing)
+    cause.findings.relabel("f1", "verified", evidence=["before"])
+    cause.evidence.record("run", id="again", **failing)
+    cause.attempts.start("make check")
+    cause.evidence.record("run", id="broken", captured=True, command="make check", exit_code=2)
+    cause.attempts.settle(1, "failed", error="it broke", evidence="broken")
+    change(cause, "bbbb")
+    for old in ("e1", "before", "again", "broken"):
+        with pytest.raises(InvalidInput, match="does not show that the fix works"):
+            cause.findings.record_milestone("fix", evidence=[old])
+    cause.evidence.record("run", id="after", captured=True, command="pytest -k invite", exit_code=0)
+    cause.findings.record_milestone("fix", evidence=["before", "after"])
+    assert label(cause) == "settled"
 
 
 def test_a_fix_without_a_change_of_the_code_settles_nothing(cause):

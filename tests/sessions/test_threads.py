@@ -123,13 +123,13 @@ def test_no_lock_is_held_while_the_store_persists(session, monkeypatch):
     def slow(id_, drafts, **options):
         if drafts[0].data.get("text") == "slow":
             begun.set()
-            assert go.wait(30)
+            assert go.wait(90)
         return append(id_, drafts, **options)
 
     monkeypatch.setattr(session.store, "append", slow)
     waiting = Thread(target=session.decide, args=("slow",))
     waiting.start()
-    assert begun.wait(30)
+    assert begun.wait(90)
     assert session.name == "fix-invite-403"
     assert session.status == "open"
     assert session.note()

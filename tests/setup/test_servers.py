@@ -96,12 +96,14 @@ def test_setting_up_and_removing_leaves_no_trace(name, scope, tmp_path):
     for _again in range(2):
         for change in installing.plan(of, target, HOOK_COMMAND, "block\n", server=SERVER_COMMAND):
             assert not change.problem, change
-            installing.apply(change)
+            installing.apply(change, target.env)
     assert installing.registered_server(of, target) == list(SERVER_COMMAND)
     for change in installing.plan_removal(of, target, HOOK_COMMAND, server=SERVER_COMMAND):
         if change.what != "instructions":
-            installing.apply(change)
-    left = {path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".md"}
+            installing.apply(change, target.env)
+    left = {
+        path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".md" and ".local" not in path.parts
+    }
     assert left == kept
     assert {path.read_text() for path in left} <= {'{\n  "theme": "dark"\n}\n'}
 

@@ -5,13 +5,17 @@ import shutil
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from onrecord.setup import commands, installing
 from onrecord.setup.installing import Target, installed_commands
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 
 SCOPES = (PROJECT_SCOPE, USER_SCOPE)
+STARTS = {"codex": "SessionStart", "copilot": "sessionStart", "cursor": "sessionStart", "opencode": "session.start"}
+"""What some agents call the start of a conversation."""
 
 
 def prepared(setup, name, scope):
@@ -58,9 +62,39 @@ def test_files_we_made_go_whole(setup, name):
     assert setup.tree() == before
 
 
+def test_folders_that_setup_made_go_when_they_are_empty(setup):
+    """Of the folders above our files, removal takes those that setup made, and only while nothing else is in them."""
+    folder, home = setup.project / ".claude", setup.place
+    setup.ok("setup", "claude")
+    assert folder.is_dir()
+    setup.ok("setup", "claude", "--remove")
+    assert not folder.exists()
+    assert not (home / ".local/share/onrecord/setup-folders.json").exists(), "nothing is remembered for nothing"
+
+    folder.mkdir()
+    setup.ok("setup", "claude")
+    setup.ok("setup", "claude", "--remove")
+    assert folder.is_dir(), "an empty folder of the user's stays"
+    folder.rmdir()
+
+    setup.ok("setup", "claude")
+    (folder / "mine.txt").write_text("mine")
+    setup.ok("setup", "claude", "--remove")
+    assert [path.name for path in folder.iterdir()] == ["mine.txt"]
+
+    shutil.rmtree(folder)
+    setup.ok("setup", "claude")
+    shutil.move(folder, setup.project / "old")
+    shutil.copytree(setup.project / "old", folder)
+    setup.ok("setup", "claude", "--remove")
+    assert folder.is_dir(), "a folder that someone made again is theirs"
+
+
 def test_without_names_those_that_are_installed(setup):
     """A program on PATH or a home shows that an agent is installed; without either, an error names all agents."""
-    assert "name one" in setup.error("setup", code=2, kind="usage")["hint"]
+    hint = setup.error("setup", code=2, kind="usage")["hint"]
+    assert "claude, codex, gemini" in hint
+    assert "`onrecord setup claude`" in hint
     programs = setup.place / "bin"
     programs.mkdir()
     (programs / "codex").write_text("#!/bin/sh\n")
@@ -202,7 +236,7 @@ def test_a_check_that_fails_says_so(setup):
 def test_what_makes_no_sense_is_refused(setup, words):
     """Options that exclude one another, and unknown agents, are refused."""
     before = setup.tree()
-    setup.error("setup", "claude", *words, code=2, kind="usage" if words != ["nobody"] else "invalid_input")
+    setup.error("setup", "claude", *words, code=2, kind="usage")
     assert setup.tree() == before
 
 
@@ -241,8 +275,35 @@ def test_a_hook_finds_onrecord_like_a_person(setup):
     launcher.write_text(launcher.read_text().replace(sys.executable, "/nowhere/python"))
     assert "no longer installed" in json.loads(run("SessionStart"))["systemMessage"]
     assert run("PreToolUse") == ""
+    shown = {name: _launched(launcher, "hook", name, event) for name, event in STARTS.items()}
+    assert "no longer installed" in json.loads(shown.pop("copilot"))["message"]
+    assert all("no longer installed" in json.loads(line)["systemMessage"] for line in shown.values())
     launcher.unlink()
     assert (run("SessionStart"), run("PreToolUse")) == ("", "")
+
+
+def _launched(launcher: Path, *words: str) -> str:
+    return subprocess.run([launcher, *words], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("marker", "run", "install"),
+    [
+        ("venv/pyvenv.cfg", "", 'pip install "onrecord[mcp]"'),
+        ("share/uv/tools/onrecord/uv-receipt.toml", "", 'uv tool install "onrecord[mcp]"'),
+        (".cache/uv/archive-v0/abc/pyvenv.cfg", "uvx onrecord", 'uv tool install "onrecord[mcp]"'),
+        ("share/pipx/venvs/onrecord/pipx_metadata.json", "", 'pipx install --force "onrecord[mcp]"'),
+        (".cache/pipx/abc/pyvenv.cfg", "pipx run onrecord", 'pipx install --force "onrecord[mcp]"'),
+    ],
+)
+def test_hints_install_onrecord_as_it_was_installed(tmp_path, monkeypatch, marker, run, install):
+    """With pip, uv or pipx; and a hook runs it again as `uvx` or `pipx run` did."""
+    file = tmp_path / marker
+    file.parent.mkdir(parents=True)
+    file.touch()
+    monkeypatch.setattr(sys, "prefix", str(file.parent))
+    assert (commands.for_one_run(), commands.installing_with("mcp")) == (run, install)
+    assert not run or commands.launch() == run
 
 
 def test_it_is_switched_on_and_off(setup):
@@ -266,6 +327,18 @@ def test_it_is_switched_on_and_off(setup):
     assert not config.exists()
 
 
+def test_a_directory_without_a_repository_keeps_its_choice_when_it_is_moved(setup):
+    """Setup gives it a name of its own, so that conversations are recorded, and found, wherever it is."""
+    (setup.project / ".git").rmdir()
+    assert setup.data("setup", "claude", "--dry-run", "--yes", kind="setup")["automatic"] is True
+    assert not (setup.project / ".onrecord").exists()
+    assert setup.data("setup", "claude", "--yes", kind="setup")["automatic"] is True
+    name = (setup.project / ".onrecord" / "project").read_text().strip()
+    setup.project = setup.project.rename(setup.place / "moved and renamed")
+    assert setup.data("setup", "--check", "claude", kind="setup_check")["automatic"] is True
+    assert setup.data("project", "show", kind="project")["project"] == name
+
+
 def test_it_asks_once(setup):
     """On a terminal, setup asks; Enter means yes, and the second setup does not ask again."""
     shown = setup.on_terminal("setup", "claude", keys="\r").out
@@ -275,3 +348,77 @@ def test_it_asks_once(setup):
     shutil.rmtree(setup.place / ".config")
     setup.on_terminal("setup", "claude", keys="n\r")
     assert "auto_register_not_in" in (setup.place / ".config" / "onrecord" / "config.toml").read_text()
+
+
+def packaged(setup, name):
+    """The vendor's home as its own command leaves it after it installed our package from a folder."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+    try:
+        from packages import build
+    finally:
+        sys.path.pop(0)
+    source, home = setup.place / "packages", vendor(name).home(setup.environment)
+    build(source)
+    on = {"enabledPlugins": {"onrecord@onrecord": True}}
+    copied = {
+        "claude": "plugins/cache/onrecord/onrecord/0.1.0", "codex": "plugins/cache/onrecord/onrecord/0.1.0",
+        "gemini": "extensions/onrecord", "qwen": "extensions/onrecord",
+    }  # fmt: skip
+    home.mkdir(exist_ok=True)
+    if name in copied:
+        shutil.copytree(source / name / "onrecord", home / copied[name])
+    if name == "claude":
+        kept = {"version": 2, "plugins": {"onrecord@onrecord": [{"installPath": str(home / copied[name])}]}}
+        (home / "plugins" / "installed_plugins.json").write_text(json.dumps(kept))
+        settings = home / "settings.json"
+        settings.write_text(json.dumps((json.loads(settings.read_text()) if settings.exists() else {}) | on))
+    if name == "copilot":
+        market = {"source": {"source": "directory", "path": str(source / "copilot")}}
+        (home / "settings.json").write_text(json.dumps({**on, "extraKnownMarketplaces": {"onrecord": market}}))
+    if name == "codex":
+        (home / "config.toml").write_text('[plugins."onrecord@onrecord"]\nenabled = true\n')
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "copilot", "gemini", "qwen"])
+def test_a_package_is_found(setup, name):
+    """Where the vendor's own command installed our package, setup finds it, and what it brings."""
+    place = Target(USER_SCOPE, setup.project, setup.environment)
+    assert installing.brought(vendor(name), place) == ()
+    packaged(setup, name)
+    hooks = () if name in ("codex", "copilot") else ("hooks", "plugin")
+    assert installing.brought(vendor(name), place) == (*hooks, "mcp")
+
+
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_a_package_is_not_doubled(setup, name):
+    """With our package installed, setup adds only what it does not bring, and says so; its check runs the package's hooks and server."""
+    packaged(setup, name)
+    done = setup.run("setup", name, "--user")
+    assert f"{name}: the onrecord package in" in done.err
+    assert " mcp " not in done.out.replace("\t", " ")
+    assert (" hooks " in done.out.replace("\t", " ")) is (name == "codex"), "its package has none"
+    said = setup.run("setup", name, "--user", "--check").out
+    assert "the MCP server works" in said
+    assert "the hook works" in said
+    assert "the onrecord package in" in said
+    assert "leaves one of the two" not in said
+
+
+def test_hooks_in_both_scopes_are_said(setup):
+    """Where the project's files and the user's have our hooks, setup says so, with the command that leaves one of the two."""
+    said = "claude: its hooks are installed for every project and for this one"
+    assert said not in setup.run("setup", "claude", "--user").err
+    done = setup.run("setup", "claude", "--project")
+    assert said in done.err
+    assert "`onrecord setup claude --project --remove` leaves one of the two" in done.err
+    setup.ok("setup", "claude", "--project", "--remove")
+    assert said not in setup.run("setup", "claude", "--user").err
+
+
+def test_a_package_beside_setup_is_said(setup):
+    """Installed after setup, a package runs every hook twice: the check and the doctor say so, with the command that ends it."""
+    setup.ok("setup", "claude", "--user")
+    packaged(setup, "claude")
+    said = setup.run("setup", "claude", "--user", "--check").out
+    assert "`claude plugin uninstall onrecord` or `onrecord setup claude --user --remove` leaves one of the two" in said
+    assert "it is set up twice; `claude plugin uninstall onrecord`" in setup.run("doctor").out

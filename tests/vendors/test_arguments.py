@@ -2,6 +2,7 @@
 
 import pytest
 
+from onrecord.session.funnel import Funnel
 from onrecord.vendors.arguments import FLAGS, again, recordable, taken_out
 from onrecord.vendors.port import VENDORS
 
@@ -51,6 +52,21 @@ def test_secrets_and_prompts_are_not_recorded():
     assert recordable("qwen", words) == ["--model", "X", "--max-tool-calls", "5"]
     secret = ["-c", "model_providers.x.experimental_bearer_token=sk-3", "-c", "model=X", "--json"]
     assert recordable("codex", secret) == ["-c", "model=X", "--json"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--mcp-config", '{"mcpServers":{"x":{"env":{"GITHUB_TOKEN":"TOKEN"}}}}'], ["--settings", '{"env":{"K":"TOKEN"}}'],
+     ["--append-system-prompt", "push with TOKEN"], ["--header", "Authorization: Bearer TOKEN"],
+     ["--url=https://me:TOKEN@example.org/x"]],
+)  # fmt: skip
+def test_a_flag_whose_value_has_a_secret_is_not_recorded(words):
+    """The name of the flag does not tell: its value passes the rules for secrets, and is left out as a whole."""
+    funnel = Funnel(lambda: b"key")
+    dirty = [word.replace("TOKEN", "ghp_" + "a1B2c3" * 6) for word in words]
+    assert recordable("claude", [*dirty, "--model", "X"], funnel.has_secret) == ["--model", "X"]
+    clean = [word.replace(":TOKEN@", "@").replace("TOKEN", "a word") for word in words]
+    assert recordable("claude", [*clean, "--model", "X"], funnel.has_secret) == [*clean, "--model", "X"], "the control"
 
 
 def test_flags_are_taken_out_with_their_values():

@@ -83,6 +83,14 @@ def test_answers_stand_at_the_top_level():
     assert wanted(COPILOT, tool).paths == ("a",)
 
 
+def test_a_line_for_the_person_comes_before_the_answer():
+    """Copilot shows it as the progress of the hook; the answer is the rest."""
+    start = COPILOT.parse_hook({"hook_event_name": "sessionStart", "source": "new"}, {})
+    shown, answered = COPILOT.reply(start, HookAnswer(context="c", notice="recorded")).stdout.splitlines()
+    assert json.loads(shown) == {"type": "progress", "message": "recorded"}
+    assert json.loads(answered) == {"additionalContext": "c"}
+
+
 def test_an_event_without_its_name_is_known_by_its_fields():
     """Its own payloads do not name their event; their fields identify it."""
     moments = {COPILOT.parse_hook(payload, {}).moment for _event, payload, _env in recorded("copilot")}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from onrecord.agents.fencing import fence
 from onrecord.errors import InvalidInput
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import AFTER_TOOL, OTHER, PROMPT, HookAnswer
@@ -231,3 +232,32 @@ def test_a_file_that_lost_its_head_is_found_and_mended(env, tmp_path):
         }  # fmt: skip
         assert others == rest
     assert "headless" not in [one.code for one in GEMINI.hazards(found, env)]
+
+
+def test_injected_text_that_a_compaction_dropped_is_noticed(tmp_path):
+    """No hook reports a compaction: the last list of all messages says whether the model still sees what was injected."""
+    mark, file = "[onrecord-data nonce=", tmp_path / "session.jsonl"
+    prompt = json.dumps({"type": "user", "content": [{"text": f"Go on. {mark}12]"}]})
+    listed = '{"$set":{"messages":[{"id":"1","type":"user","content":[{"text":"%s"}]}]}}'
+    file.write_text(f"{prompt}\n")
+    assert GEMINI.keeps_context(str(file), mark), "no list at all: nothing was dropped"
+    file.write_text(f"{prompt}\n{listed % f'Go on. {mark}12]'}\n")
+    assert GEMINI.keeps_context(str(file), mark), "a resume repeats every message"
+    file.write_text(f"{prompt}\n{listed % '<state_snapshot>'}\n")
+    assert not GEMINI.keeps_context(str(file), mark)
+    file.write_text(f"{listed % '<state_snapshot>'}\n{prompt}\n")
+    assert GEMINI.keeps_context(str(file), mark), "it was injected again since"
+    file.write_text("")
+    assert GEMINI.keeps_context(str(file), mark), "an empty file says nothing"
+    assert GEMINI.keeps_context(str(tmp_path / "gone.jsonl"), mark), "what cannot be read is no reason"
+
+
+def test_what_our_hook_adds_is_not_what_a_person_said():
+    """Gemini puts an element around what a hook adds; nothing of it, not even its end, is in the prompt."""
+    added = f"<hook_context>You work in a session.\n{fence('the state of the work')}</hook_context>"
+    record = {"id": "1", "type": "user", "content": [{"text": "Paint it"}, {"text": added}]}
+    (one,) = GEMINI.said(GEMINI.parse(json.dumps(record)), record)
+    assert [item["content"] for item in one.items] == ["Paint it"]
+    joined = record | {"content": f"Paint it\n{added}"}
+    (one,) = GEMINI.said(GEMINI.parse(json.dumps(joined)), joined)
+    assert [item["content"] for item in one.items] == ["Paint it"]

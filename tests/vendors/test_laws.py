@@ -1,6 +1,7 @@
 """Transcripts cut at any byte, with lines garbled and glued: reading never fails and never loses a whole record."""
 
 import json
+import re
 import tempfile
 import tracemalloc
 from pathlib import Path
@@ -188,3 +189,21 @@ def test_deep_nesting_is_kept(tmp_path):
     path.write_text(deep + "\n")
     chunk = vendor("claude").read(Location("x", str(path), ""))
     assert [(one.raw, one.known) for one in chunk.entries] == [(deep, False)]
+
+
+UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+FORMS = {
+    "claude": UUID, "codex": UUID, "qwen": UUID, "gemini": r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}",
+    "opencode": r"ses_[A-Za-z0-9]{1,64}",
+}  # fmt: skip
+"""The forms of ids, as patterns. Hooks compare without them: they do not load `re`."""
+
+
+@pytest.mark.parametrize("name", FORMS)
+@given(st.data())
+def test_an_id_is_what_the_pattern_of_its_vendor_matches(name, data):
+    """Whatever the text, it is an id of the vendor exactly if the vendor's pattern matches all of it."""
+    form = FORMS[name]
+    texts = st.from_regex(form) | st.from_regex(form, fullmatch=True) | st.text("0aF-_\n\u0660gs", max_size=140)
+    text = data.draw(texts)
+    assert vendor(name).is_id(text) == (re.fullmatch(form, text) is not None)

@@ -29,6 +29,12 @@ LIMITED = claude(
     "assistant", [{"type": "text", "text": WINDOW}], model="<synthetic>", stop_reason="stop_sequence",
     isApiErrorMessage=True, error="rate_limit",
 )  # fmt: skip
+
+
+def opencode(table: str, **data: object) -> dict[str, object]:
+    return {"table": table, "row": {"id": "1", "data": json.dumps(data)}}
+
+
 AFTER_CRASH = [
     claude("user", [{"type": "tool_result", "tool_use_id": "t", "content": "[Tool call interrupted: the session ended"}]),
     claude("assistant", [{"type": "text", "text": "No response requested."}], model="<synthetic>",
@@ -40,6 +46,7 @@ QWEN_ERROR = {"type": "system", "subtype": "ui_telemetry", "systemPayload": {"ui
     "event.name": "qwen-code.api_error", "error_message": "429 You exceeded your current quota", "status_code": 429,
 }}}  # fmt: skip
 COPILOT_ASKED = {"type": "user.message", "data": {"content": "Paint it", "transformedContent": "<now>Paint it"}}
+OPENCODE_ASKED = {"table": "part", "row": {"role": "user", "data": json.dumps({"type": "text", "text": "Paint it"})}}
 GEMINI_ASKED = {
     "id": "1",
     "type": "user",
@@ -68,9 +75,19 @@ GEMINI_ASKED = {
         ("codex", [codex("task_started"), CODEX_ASKED, codex("turn_aborted", reason="interrupted")], ABORTED, "user"),
         ("gemini", [GEMINI_ASKED], WORKING, "user"),
         ("gemini", [GEMINI_ASKED, {"id": "2", "type": "gemini", "content": "", "toolCalls": [{"id": "c"}]}], WORKING, "user"),
+        ("gemini", [GEMINI_ASKED, {"id": "2", "type": "gemini", "content": "", "thoughts": []}], WORKING, "user"),
         ("gemini", [GEMINI_ASKED, {"id": "2", "type": "gemini", "content": "Done"}], IDLE, None),
         ("gemini", [GEMINI_ASKED, {"id": "3", "type": "info", "content": "Request cancelled."}], ABORTED, "user"),
         ("gemini", [GEMINI_ASKED, {"id": "3", "type": "error", "content": "[API Error: Quota exceeded]"}], FAILED, "rate_limit"),
+        ("opencode", [OPENCODE_ASKED], WORKING, "user"),
+        ("opencode", [OPENCODE_ASKED, opencode("message", role="assistant", finish="tool-calls")], WORKING, "user"),
+        ("opencode", [OPENCODE_ASKED, opencode("message", role="assistant", finish="stop"),
+                      opencode("message", role="user", summary={})], IDLE, None),
+        ("opencode", [OPENCODE_ASKED, opencode("message", role="assistant", error={
+            "name": "APIError", "data": {"message": "You exceeded your current quota", "statusCode": 429}})],
+         FAILED, "rate_limit"),
+        ("opencode", [OPENCODE_ASKED, opencode("message", role="assistant", error={"name": "MessageAbortedError"})],
+         ABORTED, "user"),
         ("copilot", [COPILOT_ASKED, {"type": "assistant.turn_start", "data": {}}], WORKING, "user"),
         ("copilot", [COPILOT_ASKED, {"type": "assistant.message", "data": {"toolRequests": [{"name": "bash"}]}},
                      {"type": "assistant.turn_end", "data": {}}], WORKING, "user"),

@@ -107,3 +107,17 @@ def test_doubtful_commands_are_named():
     assert any("permissions" in said for said in QWEN.warnings(["qwen"], {}))
     assert any("--continue" in said for said in QWEN.warnings(["qwen", "-y", "-c"], {}))
     assert QWEN.warnings(["qwen", "-y"], {}) == []
+
+
+def test_an_error_that_is_given_as_the_answer_is_no_success():
+    """Qwen Code 0.15 ends a headless run that a limit stopped with status 0 and the error as its result."""
+    said = (
+        "[API Error: 429 Rate limit reached, try again later.]\n"
+        "Possible quota limitations in place or slow response times detected. Please wait and try again later."
+    )
+    record = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": said}
+    why = QWEN.classify([json.dumps(record)], 0)
+    assert (why.cause, why.message) == ("rate_limit", "[API Error: 429 Rate limit reached, try again later.]")
+    assert (
+        QWEN.classify([json.dumps(record | {"result": "An API Error: is what you ask about"})], 0).cause == "finished"
+    )

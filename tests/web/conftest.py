@@ -18,7 +18,9 @@ from tests.skips import in_ci
 from tests.web import samples
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-START_SECONDS = 30
+START_SECONDS = 90
+ARGUMENTS = ["--disable-gpu", "--renderer-process-limit=1"]
+"""Most of a tab's cost is its process; tabs of one address can share one."""
 
 
 class Served(NamedTuple):
@@ -71,7 +73,7 @@ def stop(server: subprocess.Popen[str]) -> None:
     server.stdout.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served(tmp_path_factory) -> Iterator[Served]:
     """The page of the sample sessions, with writes allowed."""
     folder = tmp_path_factory.mktemp("web")
@@ -84,9 +86,12 @@ def served(tmp_path_factory) -> Iterator[Served]:
     stop(server)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser():
-    """Chromium, driven by Playwright. CI fails without it."""
+    """Chromium, driven by Playwright. CI fails without it.
+
+    It ends with the tests of the page: as long as it runs, so does Playwright's event loop in this thread, and no test could run its own.
+    """
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
         assert not in_ci(), "the page is tested in a real browser: apt-get install chromium"
@@ -94,7 +99,7 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found)
+        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
         yield browser
         browser.close()
 
@@ -109,6 +114,9 @@ class Watch:
         context.on("weberror", lambda one: self.problems.append(str(one.error)))
         context.on("dialog", self._asked)
         context.on("request", lambda one: self._sent(one.url, host))
+        context.add_init_script(
+            "addEventListener('securitypolicyviolation', one => console.error(`policy: ${one.violatedDirective}`))"
+        )
 
     def _logged(self, message) -> None:
         if message.type in ("error", "warning"):
@@ -126,17 +134,21 @@ class Watch:
         assert [one for one in self.problems if not any(word in one for word in self.allowed)] == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def context(browser, served) -> Iterator[tuple[Any, Watch]]:
     """One browser profile that has opened the address which the command printed."""
     made = browser.new_context(
         viewport={"width": 1300, "height": 850}, permissions=["clipboard-read", "clipboard-write"]
     )
-    made.set_default_timeout(15_000)
+    made.set_default_timeout(60_000)
     watch = Watch(made, urlsplit(served.base).netloc)
     page = made.new_page()
     page.goto(served.url)
-    page.close()
+    # An empty page of the same address keeps the process for the tabs that follow.
+    page.route(
+        "**/empty", lambda route: route.fulfill(content_type="text/html", body='<link rel="icon" href="data:,">')
+    )
+    page.goto(f"{served.base}/empty")
     yield made, watch
     made.close()
 

@@ -1,10 +1,13 @@
 """The page in a real browser: what people see, the keys, live updates, the past, and what a person does."""
 
 import re
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
 pytestmark = pytest.mark.timeout(90)
+
+TOKYO = timezone(timedelta(hours=9))
 
 
 def open_session(page, served, name="fix-invite-403", more=""):
@@ -46,7 +49,7 @@ def test_the_first_page_shows_who_needs_a_person_and_why(page, served):
     ]
     reasons = needing.locator(".why").all_inner_texts()
     assert reasons[0] == "waits for you"
-    assert re.fullmatch(r"limit until (\w\w\w )?\d\d:\d\d", reasons[1])
+    assert re.fullmatch(r"limit until \d\d:\d\d (UTC|GMT\S*|[A-Z]{3,4})", reasons[1])
     assert reasons[2:] == ["settle attempt 1", "2 findings stale"]
     others = page.locator("ul[aria-labelledby=others] .row")
     assert others.locator("b").all_inner_texts() == ["release-notes", "rate-limiter", "invoice-rounding"]
@@ -64,7 +67,7 @@ def test_typing_filters_the_sessions_and_searches_their_text_with_marks(page, se
     page.wait_for_function("() => document.querySelector('#hits mark')?.textContent.toLowerCase() === 'replica'")
     page.locator("#hits a").first.click()
     page.wait_for_selector("#inspector h2")
-    assert re.search(r"#e\d+$", page.url)
+    page.wait_for_url(re.compile(r"#e\d+$"))
 
 
 def test_every_step_on_the_first_page_has_a_key(page, served):
@@ -83,8 +86,9 @@ def test_every_step_on_the_first_page_has_a_key(page, served):
     page.keyboard.press("?")
     assert "copy the command that resumes it" in page.inner_text("dialog")
     page.keyboard.press("Escape")
+    page.wait_for_function("() => !document.querySelector('dialog[open]')")
     page.keyboard.press("/")
-    assert page.evaluate("document.activeElement.id") == "words"
+    page.wait_for_function("() => document.activeElement.id === 'words'")
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
@@ -136,15 +140,17 @@ def test_everything_on_the_page_goes_back_with_the_slider(page, served):
     open_session(page, served)
     page.wait_for_selector("#lanes svg")
     before = int(page.inner_text("#tabs a[data-tab=findings] .count"))
+    assert page.inner_text("#used") == "56.9k tokens · $0.25"
     page.locator("#position").evaluate("one => { one.value = 12; one.dispatchEvent(new Event('input')) }")
     page.wait_for_selector(".chip.past")
     page.wait_for_function("() => !document.querySelector('#left').textContent.includes('Read memberships')")
     assert "12" in page.inner_text("#where b")
     assert int(page.inner_text("#tabs a[data-tab=findings] .count")) < before
+    assert page.inner_text("#used") == "14.2k tokens · $0.09"
     positions = [int(one.get_attribute("data-position")) for one in page.locator("#rows [data-position]").all()]
     assert max(positions) <= 12
     assert page.locator("#lanes .later").count() > 0
-    assert "at=12" in page.url
+    page.wait_for_url(re.compile("at=12"))
     page.reload()
     page.wait_for_selector(".chip.past")
     page.click("#now")
@@ -186,10 +192,46 @@ def test_every_tab_shows_its_part_under_an_address_of_its_own(page, served):
     for tab, words in TABS.items():
         page.click(f"#tabs a[data-tab={tab}]")
         page.wait_for_function("words => document.querySelector('#view').textContent.includes(words)", arg=words)
-        assert f"tab={tab}" in page.url
+        page.wait_for_url(re.compile(f"tab={tab}"))
         plain = page.request.get(page.url).text()
         assert words in plain
     page.keyboard.press("1")
     page.wait_for_selector("#rows [data-position]")
     page.keyboard.press("2")
     page.wait_for_selector("#view .board")
+
+
+def test_every_time_is_on_the_clock_of_the_reader(browser, served):
+    """The server writes UTC; a browser in Tokyo shows its own hours, with the zone wherever there is room for it."""
+    made = browser.new_context(timezone_id="Asia/Tokyo")
+    page = made.new_page()
+    page.goto(served.url)
+    assert re.fullmatch(r"limit until \d\d:\d\d GMT\+9", page.locator(".why:has-text('limit')").inner_text())
+    page.goto(f"{served.base}/s/{served.id_of('fix-invite-403')}?tab=log")
+    page.wait_for_selector("#lanes text[data-at]")
+    last = list(served.records.get("fix-invite-403").events())[-1]
+    there = datetime.fromtimestamp(last.at / 1e6, TOKYO)
+    assert page.locator(".log time").first.inner_text() == f"{there:%Y-%m-%d %H:%M:%S} GMT+9"
+    assert page.locator(".log time").first.get_attribute("datetime").endswith("Z")
+    assert page.inner_text("#where").endswith(f"{there:%Y-%m-%d %H:%M} GMT+9")
+    page.keyboard.press("1")
+    page.wait_for_selector("#rows [data-position]")
+    shown = {row.get_attribute("datetime"): row.inner_text() for row in page.locator("#rows time").all()}
+    for moment, clock in shown.items():
+        assert f"{datetime.fromisoformat(moment).astimezone(TOKYO):%H:%M}" in clock
+    assert len(shown) > 3
+    tick = page.locator("#lanes text[data-at]").first
+    there = datetime.fromtimestamp(int(tick.get_attribute("data-at")) / 1e3, TOKYO)
+    assert tick.text_content() == f"{there:%m-%d %H:%M}"
+    made.close()
+
+
+def test_a_file_says_what_happened_to_it(page, served):
+    """Each file has its findings, its last commit and the run that saw it changed, each with a link to the event."""
+    page.goto(f"{served.base}/s/{served.id_of('flaky-search')}?tab=files")
+    file = page.locator("#view li:has(code:text-is('search/weeks.py'))")
+    assert "finding f1, stale: The week starts on Sunday" in file.inner_text()
+    position = int(file.locator("a.at").first.inner_text())
+    assert served.records.get("flaky-search").log.event(position).kind == "finding.stated"
+    file.locator("a.at").first.click()
+    page.wait_for_function("() => document.querySelector('#inspector').textContent.includes('finding.stated')")

@@ -1,11 +1,15 @@
 """The page keeps up with the record: events appear, a lost connection is shown and repaired, and people act."""
 
+import json
 import socket
+from contextlib import suppress
+from threading import Event, Thread
 from urllib.parse import urlsplit
 
 import pytest
 
 from onrecord.connection import connect, open_store
+from tests.postgres.servers import free_port
 from tests.web import samples
 from tests.web.conftest import Watch, start, stop
 from tests.web.test_browser import open_session
@@ -74,9 +78,7 @@ def test_a_lost_connection_is_shown_and_what_was_missed_comes_back(browser, tmp_
     store, token = tmp_path / "web.db", tmp_path / "token"
     token.write_text("a-token-that-somebody-chose\n")
     token.chmod(0o600)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     with connect(str(store), project=samples.PROJECT) as records:
         session = records.create("away", objective="Survive a restart")
         options = ("--token-file", str(token), "--port", port)
@@ -99,8 +101,93 @@ def test_a_lost_connection_is_shown_and_what_was_missed_comes_back(browser, tmp_
         stop(server)
 
 
+class Line:
+    """A TCP line to a server that can fall silent, as for a machine that sleeps: nothing is closed, nothing arrives."""
+
+    def __init__(self, port):
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._awake = Event()
+        self._awake.set()
+        self._generation = 0
+        self._open: list[socket.socket] = []
+        Thread(target=self._accept, daemon=True).start()
+
+    def sleep(self):
+        self._generation += 1
+        self._awake.clear()
+
+    def wake(self):
+        """New connections work; those from before stay silent."""
+        self._awake.set()
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                near, _address = self._listener.accept()
+                self._awake.wait()
+                far = socket.create_connection(("127.0.0.1", self._target))
+                self._open += [near, far]
+                for one, other in ((near, far), (far, near)):
+                    Thread(target=self._pass, args=(one, other, self._generation), daemon=True).start()
+
+    def _pass(self, one, other, generation):
+        with suppress(OSError):
+            while said := one.recv(65_536):
+                if generation == self._generation:
+                    other.sendall(said)
+            other.close()
+
+    def close(self):
+        self._listener.close()
+        for one in self._open:
+            one.close()
+
+
+def test_a_page_that_slept_sees_that_its_connection_is_dead_and_catches_up(browser, tmp_path, monkeypatch):
+    """Nothing closes the connection. After a few beats without a word the page says so, connects again and is complete."""
+    import uvicorn
+
+    from onrecord.machine.http_server import listen
+    from onrecord.web import live
+    from onrecord.web.app import Site
+    from onrecord.web.settings import Settings
+
+    monkeypatch.setattr(live, "BEAT_SECONDS", 0.4)
+    with connect(str(tmp_path / "web.db"), project=samples.PROJECT) as records:
+        session = records.create("asleep", objective="Sleep well")
+        listener = listen("127.0.0.1", 0)
+        line = Line(listener.getsockname()[1])
+        settings = Settings("a-token-of-24-characters", port=line.port)
+        site = Site(records, settings)
+        server = uvicorn.Server(uvicorn.Config(site.application(), log_level="error", ws="none"))
+        thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        made = browser.new_context()
+        watch = Watch(made, f"127.0.0.1:{line.port}")
+        watch.allowed.append("ERR_")
+        tab = made.new_page()
+        tab.goto(f"http://127.0.0.1:{line.port}/s/{session.id}?token={settings.token}")
+        tab.wait_for_selector("#live.ok")
+        line.sleep()
+        session.decide("recorded while it slept")
+        tab.wait_for_selector("#live.bad")
+        assert "recorded while it slept" not in tab.inner_text("#timeline")
+        line.wake()
+        shows(tab, "recorded while it slept")
+        tab.wait_for_selector("#live.ok")
+        made.close()
+        watch.check()
+        site.hub.hush()
+        server.should_exit = True
+        thread.join(90)
+        line.close()
+    assert not thread.is_alive()
+
+
 def test_a_person_acts_and_each_act_is_an_event_with_their_name(page, served):
-    """Next action, decision, attempt, hold, pause and close, each after a form; what is refused is said in the form."""
+    """Next action, decision, attempt, hold and release, pause and resume, close; what is refused is said in the form."""
     session = served.scratch.create("live-4", objective="Act on me")
     session.attempts.start("make deploy")
     open_session(page, served, "live-4")
@@ -109,7 +196,10 @@ def test_a_person_acts_and_each_act_is_an_event_with_their_name(page, served):
         ("decide", {"text": "Ship it", "why": "it passes"}, "decision.made"),
         ("settle", {"number": "1", "outcome": "abandoned", "text": "the machine was replaced"}, "attempt.settled"),
         ("hold", {"text": "an incident"}, "session.held"),
+        ("release", {"text": "the incident is over"}, "session.released"),
         ("pause", {"text": "over night"}, "session.paused"),
+        ("resume", {"text": "good morning"}, "session.resumed"),
+        ("close", {"text": "it works"}, "session.closed"),
     ):
         page.click("#act")
         page.select_option("dialog [name=action]", action)
@@ -120,6 +210,9 @@ def test_a_person_acts_and_each_act_is_an_event_with_their_name(page, served):
         page.wait_for_selector("dialog", state="detached")
         event = next(session.log.newest())
         assert (event.kind, event.by) == (kind, "Ada")
+        said = json.dumps(event.data)
+        assert all(value in said for name, value in fields.items() if name != "number")
+    assert session.refresh().status == "closed"
     page.click("#act")
     page.select_option("dialog [name=action]", "settle")
     page.fill("dialog [name=number]", "1")

@@ -12,7 +12,7 @@ from tests.web.test_browser import open_session
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def axe() -> str:
     found = find_spec("axe_playwright_python")
     assert found is not None
@@ -47,18 +47,68 @@ def test_axe_finds_nothing_on_any_page_in_light_and_dark(page, served, axe):
     assert violations(page, axe) == [], "the form"
 
 
-@pytest.mark.parametrize(("width", "height", "zoom"), [(380, 740, 1), (650, 425, 2)])
-def test_nothing_is_cut_off_on_a_phone_or_at_twice_the_size(page, served, width, height, zoom):
-    """The page scrolls in one direction only, and everything that matters is there."""
+def test_the_keyboard_skips_the_lanes(page, served):
+    """The first stop of the keyboard leads past header and lanes, and reading there changes nothing else."""
+    page.goto(f"{served.base}/s/{served.id_of('fix-invite-403')}?tab=files")
+    page.wait_for_selector("#lanes svg")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('#view') !== null")
+    assert page.inner_text("#tabs [aria-current=page]").startswith("Files")
+
+
+@pytest.mark.parametrize(("width", "height"), [(380, 740), (650, 425)])
+def test_nothing_is_cut_off_on_a_phone_or_at_twice_the_size(page, served, width, height):
+    """The page scrolls in one direction only, on every tab: on a phone, and in a window of 1300 pixels at 200 %."""
     page.set_viewport_size({"width": width, "height": height})
-    for address in ("/", f"/s/{served.id_of('fix-invite-403')}"):
+    session = f"/s/{served.id_of('fix-invite-403')}"
+    tabs = [f"{session}?tab={name}" for name in ("findings", "attempts", "team", "files", "cost", "note", "log")]
+    for address in ("/", "/cost", *tabs, session):
         page.goto(served.base + address)
-        page.wait_for_selector("#live.ok")
+        page.wait_for_selector("main")
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{address} is {wide} wide"
+    page.wait_for_selector("#live.ok")
     assert page.locator("#timeline").bounding_box()["height"] > 200
     page.click("#rows [data-position] >> nth=-1")
     page.wait_for_selector("#inspector dl")
+
+
+def test_a_session_prints_without_controls_and_says_how_to_print_all_of_it(page, served):
+    """On paper there are the lanes with their bars, the note and the entries, at full height; and no button."""
+    open_session(page, served)
+    page.wait_for_selector("#lanes svg .bar")
+    assert not page.is_visible(".paper")
+    page.emulate_media(media="print")
+    assert page.is_visible("#lanes svg .bar >> nth=0")
+    assert page.is_visible("#left :text('Read memberships from the primary')")
+    assert "onrecord export fix-invite-403 --format html" in page.inner_text(".paper")
+    for control in ("button", ".slider", "#live"):
+        assert page.locator(control).locator("visible=true").count() == 0, control
+    box, rows = (page.locator(one).bounding_box()["height"] for one in ("#timeline", "#rows"))
+    assert rows <= box < rows + 20
+    assert page.evaluate("getComputedStyle(document.body).overflow") == "visible"
+    page.goto(served.base)
+    assert page.is_visible(".row >> nth=0")
+    assert page.locator("button, #words").locator("visible=true").count() == 0
+
+
+def test_who_wants_no_motion_gets_none(page, served):
+    """Nothing on the page is animated, and playing steps slowly; without that wish it steps four times as fast."""
+    times = {}
+    for wish in ("reduce", "no-preference"):
+        page.emulate_media(reduced_motion=wish)
+        page.add_init_script("window.setInterval = new Proxy(window.setInterval, { apply(of, self, given) {"
+                             " window.paces = [...(window.paces || []), given[1]]; return Reflect.apply(of, self, given); } })")  # fmt: skip
+        open_session(page, served)
+        page.keyboard.press("p")
+        page.wait_for_selector(".chip.past")
+        assert page.evaluate("document.getAnimations().length") == 0
+        times[wish] = page.evaluate("window.paces.at(-1)")
+        page.keyboard.press("p")
+    assert times["reduce"] >= 4 * times["no-preference"]
 
 
 def test_the_colours_follow_the_system(page, served):
@@ -79,15 +129,21 @@ def test_nothing_moves_while_a_page_loads(page, served):
         page.goto(served.base + address)
         page.wait_for_selector("#live.ok")
         page.wait_for_timeout(300)
-        shift = page.evaluate(
-            """() => new Promise(done => new PerformanceObserver(list => done(list.getEntries().filter(
-                one => !one.hadRecentInput).reduce((sum, one) => sum + one.value, 0)))
-                .observe({ type: "layout-shift", buffered: true }) || setTimeout(() => done(0), 200))"""
-        )
-        assert shift < 0.05, address
+        assert page.evaluate(SHIFT) < 0.05, address
+    page.evaluate("document.querySelector('#view').style.marginTop = '200px'")
+    page.wait_for_timeout(100)
+    assert page.evaluate(SHIFT) > 0.05, "a part that moves is not noticed"
 
 
-@pytest.fixture(scope="session")
+SHIFT = """() => new Promise(done => {
+    new PerformanceObserver(list => done(list.getEntries().filter(one => !one.hadRecentInput).reduce((sum, one) => sum + one.value, 0)))
+        .observe({ type: "layout-shift", buffered: true });
+    setTimeout(() => done(0), 200);
+})"""
+"""How far things moved, as the browser counts it."""
+
+
+@pytest.fixture(scope="package")
 def long_session(served):
     """A session of many turns, written in a few commits."""
     store = open_store(served.records.url)
@@ -126,3 +182,23 @@ def test_ten_thousand_turns_stay_light_however_far_one_scrolls(page, served, lon
     page.wait_for_function("() => document.querySelector('#rows .sel')?.textContent.includes('question 5000')")
     positions = page.evaluate("[...document.querySelectorAll('#rows > *')].map(one => Number(one.dataset.position))")
     assert positions == list(range(positions[0], positions[-1] + 1))
+
+
+def test_a_row_that_was_jumped_to_stays_where_it_is_while_rows_above_it_are_measured(page, served, long_session):
+    """Also with the next one by its key; until a person scrolls, and then everything moves that far."""
+    page.goto(f"{served.base}/s/{long_session}")
+    page.wait_for_function("() => document.querySelector('#timeline').textContent.includes('answer 10000')")
+    for position in (5102, 3001, 2002):
+        page.goto(f"{served.base}/s/{long_session}#e{position}")
+        sees = "words => document.querySelector('#rows .sel')?.textContent.includes(words)"
+        page.wait_for_function(sees, arg=f"question {position - 2}")
+        page.keyboard.press("j")
+        page.wait_for_function(sees, arg=f"question {position - 1}")
+        box = page.locator("#timeline").bounding_box()
+        for _ in range(12):
+            page.wait_for_timeout(25)
+            above = page.locator("#rows .sel").bounding_box()["y"] - box["y"]
+            assert above == pytest.approx(box["height"] / 4, abs=2)
+    page.locator("#timeline").evaluate("box => box.scrollTop += 40")
+    page.wait_for_timeout(100)
+    assert page.locator("#rows .sel").bounding_box()["y"] - box["y"] == pytest.approx(above - 40, abs=2)

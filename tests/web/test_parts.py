@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,6 +16,7 @@ from onrecord.stores.memory import MemoryStore
 from onrecord.web import session_page
 from onrecord.web.app import Site
 from onrecord.web.home import home, marked
+from onrecord.web.numbering import Numbering
 from onrecord.web.past import SNAPSHOT_EVERY, Past
 from onrecord.web.settings import Settings
 from onrecord.web.shelf import POINTS, activity
@@ -48,6 +50,72 @@ def test_the_stretches_together_are_the_whole_timeline(records):
             row.position for number in range(count) for row in stretch(records.store, whole, number, Options()).rows
         ]
         assert sorted(set(rows)) == sorted({entry.position for entry in entries_of(session.events(), whole)})
+
+
+def test_turns_have_the_numbers_of_their_lanes_wherever_one_looks_first(records):
+    """As a fold of the whole log counts them: aborted ones too, of two agents, in a fork, in any order of looking."""
+    parent = records.create("numbered", agent="claude").acquire()
+    other = records.get("numbered", agent="codex").acquire()
+    for number in range(400):
+        agent = parent if number % 3 else other
+        if number % 7:
+            agent.log.append(
+                agent.log.draft("turn.recorded", {"items": [{"role": "assistant", "content": "a"}]}), fenced=True
+            )
+        else:
+            turn = agent.turn()
+            turn.abort("no answer") if number % 2 else turn.commit()
+    child = parent.fork("numbered-2", at=333)
+    for session in (parent.refresh(), child):
+        whole = session.views
+        counted = {one.position: one.number for one in entries_of(session.events(), whole, {}) if one.number}
+        count = (whole.position - 1) // STRETCH + 1
+        for order in ([count - 1, *range(count)], [count // 2, 1, count - 2, 0], [1, 0], [count - 2]):
+            numbering = Numbering(records.store, STRETCH)
+            for place in order:
+                drawn = stretch(records.store, whole, place, Options(), numbering.before(whole, place)).rows
+                said = {row.position: int(found[1]) for row in drawn if (found := re.search(r"turn (\d+)", row.html))}
+                first, last = place * STRETCH, (place + 1) * STRETCH
+                assert said == {at: number for at, number in counted.items() if first < at <= last}
+
+
+def test_mirrored_turns_have_numbers_too(records, monkeypatch):
+    """A vendor's conversation between turns of our own: one count for each lane, the same in the report and on any stretch."""
+    session = records.create("mixed", agent="claude").acquire()
+    offset = 0
+    for number in range(90):
+        if number % 10 == 0:
+            session.log.append(
+                session.log.draft("turn.recorded", {"items": [{"role": "assistant", "content": "a"}]}), fenced=True
+            )
+        lines = [json.dumps({"said": f"question {number}"}), json.dumps({"said": f"answer {number}"})]
+        roles = ("user", "assistant")
+        rows = [
+            {"line": line, "id": f"{number}-{line}", "items": [{"role": role, "content": {"$": "/said"}}]}
+            | ({"turn": "begins"} if role == "user" else {})
+            for line, role in enumerate(roles)
+        ]
+        about = {"vendor": "claude", "vendor_id": "v", "generation": 0, "mark_before": [0]} if not number else {}
+        parts = ((lines[:1], rows[:1]), (lines[1:], [rows[1] | {"line": 0}])) if number % 2 else ((lines, rows),)
+        for kept, reading in parts:
+            data = {"lines": kept, "reading": reading, "mark_after": [offset + 1, {}], **about}
+            session.log.record("payload.kept", data, id=f"mirror/claude/v/0/{offset}")
+            offset += 1
+    whole = session.refresh().views
+    counted = {one.position: one.number for one in entries_of(session.events(), whole, {}) if one.number}
+    assert sorted(counted.values()) == list(range(1, 100)), "90 mirrored turns and 9 of our own"
+    last = (whole.position - 1) // STRETCH
+    for order in ([last], [1, 0, last], range(last + 1)):
+        numbering = Numbering(records.store, STRETCH)
+        for place in order:
+            drawn = stretch(records.store, whole, place, Options(), numbering.before(whole, place)).rows
+            said = {row.position: int(found[1]) for row in drawn if (found := re.search(r"turn (\d+)", row.html))}
+            first, end = place * STRETCH, (place + 1) * STRETCH
+            assert said == {at: number for at, number in counted.items() if first < at <= end}
+    monkeypatch.setattr("onrecord.web.numbering.COUNTING_SECONDS", -1)
+    assert Numbering(records.store, STRETCH).before(whole, last) is None, (
+        "a long conversation is counted over several requests"
+    )
 
 
 def test_a_turn_that_ends_much_later_is_drawn_as_it_ended(records):
@@ -112,6 +180,19 @@ def test_the_tokens_of_a_rollout_are_coloured_by_their_origin(records, site):
     assert 'data-tab="rollout"' in page
     other = records.create("no-rollout")
     assert 'data-tab="rollout"' not in site.desk.page(other.id, "timeline", None, None)
+
+
+def test_a_file_names_the_agent_that_changed_it(records, site):
+    """What hooks recorded of edits: who, with which tool, how often, with a link to the last event; also in the past."""
+    session = records.create("edited", agent="claude")
+    session.agents.record_tool("Edit", "edit", call="c1", paths=["src/auth.py"])
+    session.agents.record_tool("Read", "read", call="c2", paths=["src/only_read.py"])
+    last = session.agents.record_tool("Write", "edit", call="c3", paths=["src/auth.py"])
+    page = site.desk.page(session.id, "files", None, None)
+    assert "changed by claude with Write (2 times so far)" in page
+    assert f'href="#e{last.position}"' in page
+    assert "only_read" not in page
+    assert "changed by claude with Edit ·" in site.desk.page(session.id, "files", last.position - 1, None)
 
 
 def test_an_image_of_a_conversation_is_served_only_if_it_is_one(records, site):

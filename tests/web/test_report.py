@@ -42,7 +42,7 @@ def folder(tmp_path_factory) -> Path:
 def tab(browser, folder, request) -> Iterator[Any]:
     """A tab with the report. It logs no error, breaks no policy and sends no request."""
     made = browser.new_context(**getattr(request, "param", {"viewport": {"width": 1280, "height": 860}}))
-    made.set_default_timeout(15_000)
+    made.set_default_timeout(60_000)
     watch = Watch(made, "")
     page = made.new_page()
     page.goto((folder / "session.html").as_uri())
@@ -78,19 +78,78 @@ def test_search_finds_folded_text_and_unfolds_it(tab):
 
 def test_the_slider_shows_the_session_as_it_was(tab):
     """Going back hides later entries, and the panel, the findings and the attempts show what held then."""
-    last = tab.locator("#timeline > [id]").count()
+    last = tab.locator("#timeline > .part > [id]").count()
     assert tab.is_visible(".note :text('Deploy it')")
     tab.evaluate(
         "() => { const s = document.querySelector('.slider input'); s.value = 9; s.dispatchEvent(new Event('input')); }"
     )
-    assert tab.locator("#timeline > [id]:visible").count() < last
+    assert tab.locator("#timeline > .part > [id]:visible").count() < last
     assert not tab.is_visible(".note :text('Deploy it')")
     assert tab.is_visible(".note :text('The row is not visible yet')")
     assert tab.inner_text(".slider output").startswith("position 9 of ")
     tab.click(".tabs a[href='#attempts']")
+    tab.wait_for_selector("#attempts tbody tr:visible")
     assert tab.locator("#attempts tbody tr:visible").count() == 1
     tab.click(".tabs a[href='#findings']")
+    tab.wait_for_selector(".col:visible h3")
     assert [one for one in tab.locator(".col:visible h3").all_inner_texts() if "rejected" in one] == []
+
+
+def test_lanes_are_zoomed_and_their_letters_keep_their_width(tab):
+    """A button and a key make the picture wider, and back again; its words are as wide as before."""
+    wide = "() => document.querySelector('.lanes svg').getBoundingClientRect().width"
+    letters = "() => document.querySelector('.lanes svg text').getBoundingClientRect().width"
+    before, word = tab.evaluate(wide), tab.evaluate(letters)
+    tab.click("[data-zoom='2']")
+    tab.keyboard.press("+")
+    assert tab.evaluate(wide) == pytest.approx(4 * before, rel=0.01)
+    assert tab.evaluate(letters) == pytest.approx(word, rel=0.1)
+    tab.keyboard.press("-")
+    tab.click("[data-zoom='0.5']")
+    assert tab.evaluate(wide) == pytest.approx(before, rel=0.01)
+
+
+def test_the_keyboard_comes_to_the_timeline_at_once(tab):
+    """The first stop of the keyboard skips header and lanes; buttons that are only signs say what they do."""
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.textContent") == "Skip to the timeline"
+    assert tab.locator(".skip").bounding_box()["x"] >= 0, "it is seen while it has the focus"
+    tab.keyboard.press("Enter")
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.closest('#timeline') !== null")
+    for button in tab.locator(".slider button").all():
+        said = button.inner_text().strip()
+        if not any(letter.isalpha() for letter in said):
+            assert button.get_attribute("title"), said
+            assert button.get_attribute("aria-label"), said
+
+
+def test_two_positions_are_compared(tab):
+    """What began to hold between them, and what ceased to, each with the part of the note that it is in."""
+    tab.click(".compare")
+    tab.fill("dialog label:has-text('from') input", "5")
+    tab.fill("dialog label:has-text('to') input", "9")
+    tab.keyboard.press("Enter")
+    said = tab.inner_text("dialog div")
+    assert said.startswith("From 5 to 9: 4 more entries on the timeline.")
+    assert "The row is not visible yet" in tab.inner_text("dialog h3:has-text('Findings') + ul")
+    assert tab.locator("dialog li:has-text('pytest -k invite')").count() == 1
+    assert "Deploy it" not in said
+    tab.fill("dialog label:has-text('to') input", tab.get_attribute(".slider input[type=range]", "max"))
+    tab.keyboard.press("Enter")
+    assert "Deploy it" in tab.inner_text("dialog div")
+    tab.click("dialog .close")
+    assert tab.locator("dialog").count() == 0
+
+
+def test_changed_files_have_a_part_of_their_own(tab):
+    """The files and commits of the record; at an earlier position only those of then."""
+    tab.click(".tabs a[href='#files']")
+    assert "db/router.py" in tab.inner_text("#files")
+    tab.evaluate(
+        "() => { const s = document.querySelector('.slider input'); s.value = 2; s.dispatchEvent(new Event('input')); }"
+    )
+    assert "db/router.py" not in tab.inner_text("#files")
 
 
 @pytest.mark.parametrize(
@@ -141,6 +200,9 @@ def test_axe_finds_nothing(tab):
         tab.emulate_media(color_scheme=scheme)
         found = Axe().run(tab).response["violations"]
         assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found] == []
+    tab.click(".compare")
+    found = Axe().run(tab).response["violations"]
+    assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found] == []
 
 
 def test_hostile_text_does_nothing(browser, folder):

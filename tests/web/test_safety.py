@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from onrecord.errors import InvalidInput, StoreReadOnly
-from onrecord.log import codec
+from onrecord.log import codec, shapes
 from onrecord.log.events import KINDS
-from onrecord.log.head import refuse_work
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
+from onrecord.web.app import Site
 from onrecord.web.guard import Guard
+from onrecord.web.home import home
 from onrecord.web.read_only import ReadOnly
 from onrecord.web.settings import Settings
 from onrecord.web.sturdy import sturdy
@@ -37,7 +39,7 @@ def ask(served, path, method="GET", body=None, token=True, **headers):
         named.setdefault("authorization", f"Bearer {served.token}")
     request = urllib.request.Request(served.base + path, method=method, headers=named, data=body)
     try:
-        answer = urllib.request.build_opener(NoRedirect).open(request, timeout=20)
+        answer = urllib.request.build_opener(NoRedirect).open(request, timeout=90)
     except urllib.error.HTTPError as problem:
         answer = problem
     with answer:
@@ -128,18 +130,41 @@ def test_every_answer_carries_the_policy(served):
 def test_the_page_reads_with_a_store_that_refuses_every_change():
     """Whatever the code of the page did by mistake, nothing is appended through it."""
     store = ReadOnly(MemoryStore())
-    for verb in (store.create, store.append, store.acquire, store.renew, store.release, store.erase, store.install):
+    for verb in (
+        store.create,
+        store.append,
+        store.acquire,
+        store.join,
+        store.renew,
+        store.release,
+        store.erase,
+        store.install,
+    ):
         with pytest.raises(StoreReadOnly):
             verb("session", [])
     assert store.heads() == []
+
+
+def test_a_login_that_may_only_read_sees_the_pages(monkeypatch):
+    """Caches that cannot be saved are not: an auditor's page works without them."""
+    inner = MemoryStore()
+    SessionStore(inner, project="audited").create("seen", objective="Read me")
+
+    def refuse(*_arguments):
+        raise StoreReadOnly("the login is an auditor")
+
+    monkeypatch.setattr(inner, "save", refuse)
+    monkeypatch.setattr(inner, "save_all", refuse)
+    site = Site(SessionStore(inner, project="audited"), Settings(TOKEN))
+    assert "seen" in home(site.frame, site.shelf, None, "", site.desk.now())
+    assert "Read me" in site.desk.page("seen", "timeline", None, None)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"host": "0.0.0.0"}, "everyone with the token"), ({"token": "short"}, "at least 16"),
-        ({"token": "two words of a token"}, "one word"), ({"port": 70_000}, "0 to 65535"), ({"prefix": "x"}, "prefix"),
-        ({"prefix": "//evil.example"}, "prefix"),
+        ({"token": "two words of a token"}, "one word"), ({"prefix": "x"}, "prefix"), ({"prefix": "//evil.example"}, "prefix"),
     ],
 )  # fmt: skip
 def test_settings_that_are_not_safe_are_refused(change, words):
@@ -147,6 +172,14 @@ def test_settings_that_are_not_safe_are_refused(change, words):
     with pytest.raises(InvalidInput, match=words):
         Settings(**({"token": TOKEN} | change)).checked()
     assert Settings(TOKEN, host="0.0.0.0", chosen_token=True).checked().host == "0.0.0.0"
+
+
+def test_a_port_that_does_not_exist_is_refused(served):
+    """The command says which ports there are, and which one it was given."""
+    command = [sys.executable, "-m", "onrecord", "web", "--port", "70000", "--store", served.records.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: the port must be 0 to 65535, not 70000\nhint: port 0 picks a free one\n"
 
 
 def test_a_token_file_that_others_can_read_is_refused(served, tmp_path):
@@ -157,7 +190,7 @@ def test_a_token_file_that_others_can_read_is_refused(served, tmp_path):
     command = [sys.executable, "-m", "onrecord", "web", "--token-file", str(file), "--store", served.records.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"error: others can read {file}\nhint: chmod 600 {file}\n"
+    assert done.stderr == f"error: other users may read the token file {file}\nhint: `chmod 600 {file}`\n"
 
 
 def answered(path, **headers):
@@ -223,11 +256,27 @@ SHAPED: dict[str, dict[str, Any]] = {
     "turn.recorded": {"items": [{"role": "user", "content": HOSTILE}, ITEM]}, "item.added": {"item": ITEM},
     "profile.chosen": {"profile": {"name": HOSTILE, "phases": [{"name": HOSTILE, "goal": HOSTILE, "checkpoint": [HOSTILE]}],
                                    "sections": [{"name": HOSTILE, "description": HOSTILE}]}},
-    "feature.judged": {"passes": True, "evidence": [HOSTILE]}, "usage.recorded": {"model": HOSTILE, "input_tokens": 5},
-    "transcript.compacted": {"upto": 1}, "tool.used": {"command": HOSTILE, "paths": [HOSTILE], "exit_code": 1},
-    "milestone.reached": {"what": "fix", "finding": None, "evidence": []}, "tokens.recorded": {"part": "prompt", "ids": ""},
+    "feature.judged": {"passes": True}, "transcript.compacted": {"upto": 1}, "session.resumed": {"reopen": True},
+    "tool.used": {"command": HOSTILE, "paths": [HOSTILE], "exit_code": 1}, "usage.recorded": {"input_tokens": 5},
+    "tokens.recorded": {"part": "prompt", "ids": "", "runs": [[HOSTILE, 1]]},
+    "secret.found": {"found": [{"rule": HOSTILE, "place": HOSTILE, "count": 1}], "kind": HOSTILE},
+    "payload.erased": {"count": 1, "scope": HOSTILE},
+    "payload.kept": {"vendor": "claude", "vendor_id": HOSTILE, "lines": [json.dumps({HOSTILE: HOSTILE})], "mark_before": [0]},
 }  # fmt: skip
 """Kinds whose payload needs a form: hostile text inside of it."""
+VALUES = {
+    "text": HOSTILE, "number": 1, "count": 1, "moment": 1.0, "object": {HOSTILE: HOSTILE}, "list": [HOSTILE],
+    "texts": [HOSTILE], "objects": [{HOSTILE: HOSTILE}], "amounts": {HOSTILE: 1},
+}  # fmt: skip
+"""A hostile value of each type that a field can have."""
+
+
+def hostile_payload(kind):
+    """A payload with hostile text in every field that the catalogue names, of the type that this version accepts."""
+    named = (field.partition(":") for field in shapes._FIELDS.get(kind, "").split())
+    fields = {name: VALUES[of] for name, _colon, of in named}
+    needed = dict.fromkeys(KINDS[kind].needs.split(), HOSTILE)
+    return needed | fields | {"text": HOSTILE, "reason": HOSTILE} | SHAPED.get(kind, {})
 
 
 def poisoned(value, key=""):
@@ -240,16 +289,14 @@ def poisoned(value, key=""):
 
 
 def fill_with_hostile_text(served):
-    """A session with the events of the samples and one of every other kind, hostile text in all of them."""
-    session = served.scratch.create("hostile", objective=HOSTILE)
+    """A session with the events of the samples and one of every kind, hostile text in all of them; and one more for two."""
+    session = served.scratch.create("hostile", objective=HOSTILE, metadata={HOSTILE: HOSTILE})
     agent = served.scratch.get("hostile", agent="claude").acquire()
-    seen = set()
     for name in ("fix-invite-403", "flaky-search", "nightly-migration", "dark-mode"):
         for event in served.records.get(name).events():
             if not event.kind.startswith(("session.", "agent.left", "payload.")):
                 draft = agent.log.draft(event.kind, poisoned(event.data))
                 agent.log.append(draft, fenced=event.kind.startswith(("turn.", "item.")))
-                seen.add(event.kind)
     line = json.dumps({"text": HOSTILE, "file": f"a{HOSTILE}.py"})
     reading = [{"line": 0, "turn": "begins", "items": [{"role": "user", "content": {"$": "/text"}}]},
                {"line": 0, "items": [{"role": "assistant", "content": {"$": "/text"},
@@ -257,44 +304,77 @@ def fill_with_hostile_text(served):
     agent.log.append(agent.log.draft("payload.kept", {
         "vendor": "claude", "vendor_id": "v", "agent": "claude", "lines": [line, line], "mark_before": [0], "reading": reading,
     }))  # fmt: skip
-    for kind in KINDS.values():
-        if kind.name not in seen and not kind.name.startswith(("session.", "payload.", "samples.", "rollout.")):
-            data = dict.fromkeys(kind.needs.split(), HOSTILE) | {"text": HOSTILE, "reason": HOSTILE}
-            data |= SHAPED.get(kind.name, {})
-            agent.log.append(agent.log.draft(kind.name, data), fenced=kind.name.startswith(("turn.", "item.")))
-    refuse_work(agent.head)  # still open: every event was taken
+    ends = [kind for kind in KINDS if kind.startswith(("session.", "agent.left"))]
+    for kind in [kind for kind in KINDS if kind not in ends]:
+        draft = agent.log.draft(kind, hostile_payload(kind))
+        agent.log.append(draft, fenced=kind.startswith(("turn.", "item.", "tokens.")))
     agent.leave()
-    return session
+    for kind in ("session.paused", "session.resumed", "session.titled", "session.held", "session.released",
+                 "session.closed", "session.archived", "session.resumed", "session.renamed"):  # fmt: skip
+        again = {"reopen": kind == "session.resumed" and session.refresh().status == "archived"}
+        session.log.append(session.log.draft(kind, hostile_payload(kind) | again))
+    fork = served.scratch.create("hostile-fork", objective=HOSTILE, metadata={HOSTILE: HOSTILE})
+    fork.log.append(fork.log.draft("agent.left", hostile_payload("agent.left")))
+    fork.log.append(fork.log.draft("session.forked", hostile_payload("session.forked")))
+    return session, fork
 
 
 def test_hostile_text_in_every_field_of_every_kind_never_acts(page, served, from_elsewhere):
     """Script, SVG, Markdown, ANSI and bidi in all events: nothing runs, the policy reports nothing, no request leaves."""
-    session = fill_with_hostile_text(served)
+    session, fork = fill_with_hostile_text(served)
+    written = {event.kind for one in (session, fork) for event in one.events() if "hacked" in json.dumps(event.data)}
+    assert written == KINDS.keys(), "a kind of the catalogue has no hostile event: add it above"
     page.goto(f"{served.base}/?all=1")
     page.wait_for_selector(f"[data-session='{session.id}']")
+    assert "onerror" in page.inner_text(f"[data-session='{session.id}'] b")
     page.fill("#words", "hacked")
     page.wait_for_selector("#hits mark")
-    page.goto(f"{served.base}/s/{session.id}")
-    page.wait_for_selector("#rows [data-position]")
-    page.wait_for_selector("#lanes svg")
-    seen = whole_text(page)
-    assert "window.hacked=2" in seen
-    for tab in ("findings", "attempts", "team", "files", "cost", "note", "log"):
-        page.goto(f"{served.base}/s/{session.id}?tab={tab}")
-        page.wait_for_selector("#view > *")
-    last = session.refresh().head.position
-    page.evaluate("""async ([last]) => {
-        const { text, put } = await import(document.querySelector("script[src*='session.js']").src.replace(/session\\.js.*/, "page.js"));
-        for (let at = 1; at <= last; at++) put(document.querySelector("#inspector"), await text(`/s/${document.documentElement.dataset.session}/event/${at}`));
-        put(document.querySelector("#view"), await text(`/s/${document.documentElement.dataset.session}/compare`, { from: 1, to: last }));
-    }""", [last])  # fmt: skip
+    for one in (fork, session):
+        page.goto(f"{served.base}/s/{one.id}")
+        page.wait_for_selector("#rows [data-position]")
+        page.wait_for_selector("#lanes svg")
+        seen = whole_text(page)
+        assert "window.hacked=2" in seen
+        for tab in (
+            ("findings", "attempts", "team", "files", "cost", "rollout", "note", "log") if one is session else ()
+        ):
+            page.goto(f"{served.base}/s/{one.id}?tab={tab}")
+            page.wait_for_selector("#view > *")
+        page.evaluate(EVERY_EVENT, [one.refresh().head.position])
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("#view iframe, #inspector script, [onerror], [onload], [onmouseover]").count() == 0
+        assert page.locator("img:not([src^='/'])").count() == 0
+        links = page.evaluate(
+            "[...document.querySelectorAll('a[href]')].map(one => one.getAttribute('href').toLowerCase())"
+        )
+        assert [one for one in links if one.startswith(("javascript:", "data:"))] == []
+
+
+EVERY_EVENT = """async ([last]) => {
+    const { text, put } = await import(document.querySelector("script[src*='session.js']").src.replace(/session\\.js.*/, "page.js"));
+    const session = document.documentElement.dataset.session;
+    for (let at = 1; at <= last; at++) put(document.querySelector("#inspector"), await text(`/s/${session}/event/${at}`));
+    put(document.querySelector("#view"), await text(`/s/${session}/compare`, { from: 1, to: last }));
+}"""
+
+
+def test_what_the_policy_blocks_is_noticed(page, served):
+    """The control of these tests: an inline handler, a style and a request to another host are blocked and reported."""
+    page.goto(served.base)
+    page.wait_for_selector("#live.ok")
+    page.evaluate("""async () => {
+        const { put } = await import(document.querySelector("script[src*='home.js']").src.replace(/home\\.js.*/, "page.js"));
+        const place = document.createElement("div");
+        document.body.append(place);
+        put(place, "<img src=http://192.0.2.1/a.png onerror='window.hacked = 1'><style>* { display: none }</style>");
+    }""")
+    page.wait_for_timeout(300)
     assert page.evaluate("window.hacked") is None
-    assert page.locator("#view iframe, #inspector script, [onerror], [onload], [onmouseover]").count() == 0
-    assert page.locator("img:not([src^='/'])").count() == 0
-    links = page.evaluate(
-        "[...document.querySelectorAll('a[href]')].map(one => one.getAttribute('href').toLowerCase())"
-    )
-    assert [one for one in links if one.startswith(("javascript:", "data:"))] == []
+    assert page.is_visible("#words")
+    found = " ".join(page.watch.problems)
+    for directive in ("script-src-attr", "img-src", "style-src-elem"):
+        assert f"policy: {directive}" in found
+    page.watch.problems.clear()
 
 
 def test_an_event_of_an_unexpected_form_does_not_hide_the_page(page, served, from_elsewhere):

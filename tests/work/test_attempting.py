@@ -283,7 +283,8 @@ def test_where_the_exit_code_says_nothing_the_output_does(session, root):
     (root / "said").write_text("guest in 3 s\n")
     seen = capture_run(session, ["cat", "said"], root=root, cwd=root, show=False)
     session.findings.state("It is a guest", "verified", evidence=[seen.evidence])
-    session.findings.record_milestone("fix", finding="f1", evidence=[seen.evidence])
+    shown = session.evidence.record("log", reference="deploy.log").data["id"]
+    session.findings.record_milestone("fix", finding="f1", evidence=[shown])
     assert recheck(session, "f1", root=root, show=False).fixed is False
     (root / "said").write_text("guest in 4 s\n")
     assert recheck(session, "f1", root=root, show=False).fixed is None

@@ -1,5 +1,6 @@
 """A project is known by its repository: folders, clones, worktrees and ways to fetch it make no difference."""
 
+import os
 import subprocess
 
 import pytest
@@ -97,9 +98,14 @@ def test_a_directory_outside_a_repository_keeps_its_id(tmp_path):
     assert (moved / ".onrecord" / "project").stat().st_mode & 0o77 == 0
 
 
-def test_a_large_or_slow_history_leaves_the_path(root, monkeypatch):
+def test_a_large_or_slow_history_leaves_the_path(root, tmp_path, monkeypatch):
     """If git does not answer in time, the path is the project's name, and nothing is remembered."""
-    monkeypatch.setattr(project, "GIT_SECONDS", 0.0001)
+    slow = tmp_path / "slow" / "git"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(project, "GIT_SECONDS", 0.05)
     assert project_at(str(root)).names == (str(root),)
     assert not (root / ".git" / "onrecord-project").exists()
 

@@ -39,11 +39,24 @@ class Running(NamedTuple):
 
 
 def candidates(of: Vendor, env: Mapping[str, str]) -> list[Candidate]:
-    """Every running program of the vendor."""
-    return [
-        Candidate(pid, of.locate(pid, {**env, **processes.environment_of(pid)}), processes.directory_of(pid))
+    """Every running program of the vendor, each one once: not also the shell that started it."""
+    found = _running(of, env)
+    return [one for pid, one in found.items() if _program(pid, found) == pid]
+
+
+def _running(of: Vendor, env: Mapping[str, str]) -> dict[int, Candidate]:
+    return {
+        pid: Candidate(pid, of.locate(pid, {**env, **processes.environment_of(pid)}), processes.directory_of(pid))
         for pid in processes.running(of)
-    ]
+    }
+
+
+def _program(pid: int, among: Mapping[int, Candidate]) -> int:
+    """The program itself, where a process is only the shell that started it: its child with the same conversation."""
+    id_ = among[pid].vendor_id if pid in among else None
+    same = (one for one in among if id_ and among[one].vendor_id == id_ and machine.program_of(one)[1] == pid)
+    child = next(same, None)
+    return pid if child is None else _program(child, among)
 
 
 def find_running(of: Vendor, env: Mapping[str, str], *, pid: int | None, vendor_id: str | None) -> Running:
@@ -52,6 +65,7 @@ def find_running(of: Vendor, env: Mapping[str, str], *, pid: int | None, vendor_
     if pid is not None:
         whole |= processes.environment_of(pid)
         vendor_id = _conversation_of(of, pid, whole, vendor_id)
+        pid = _program(pid, _running(of, env))
         about = {"process": machine.identity_of(pid), "cwd": processes.directory_of(pid)}
     location = of.find(str(vendor_id), whole)
     if location is None and not about:

@@ -7,6 +7,9 @@ calls of a conversation are compared with everything that was counted, and later
 
 from __future__ import annotations
 
+import fcntl
+import os
+import time
 from binascii import b2a_base64
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +31,9 @@ KEY_BYTES = 6
 """How many bytes of its hash a call is known by."""
 LOOK_BACK = 200
 """How many usage events are searched for the last one of a file."""
+ALONE_SECONDS = 2.0
+"""For how long another process that counts is waited for."""
+ALONE_PAUSE = 0.01
 PAGE = 8
 """How many of them one read fetches: it is usually the newest."""
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -60,8 +66,11 @@ class Part(NamedTuple):
         return key_of(self.id.rpartition("/")[0])
 
 
-def drafts(session: Session, of: Vendor, part: Part, chunk: Chunk) -> list[Draft]:
-    """The usage events for what a chunk states and was not counted yet, to append together with it."""
+def drafts(session: Session, of: Vendor, part: Part, chunk: Chunk, last: Last | None) -> list[Draft]:
+    """The usage events for what a chunk states and was not counted yet, to append together with it.
+
+    `last` is what `last_of` returns for the part.
+    """
     used = [(entry, usage) for entry in chunk.entries for usage in entry.usage]
     if not used:
         return []
@@ -71,7 +80,7 @@ def drafts(session: Session, of: Vendor, part: Part, chunk: Chunk) -> list[Draft
     if agent != session.agent:
         about["agent"] = agent
     made, rows = [], []
-    if (counted := _counted(session, of, part, used)) is not None:
+    if (counted := _counted(session, of, part, used, last)) is not None:
         rows = counted.data["counted"]
         if "spend" in session.views.spend.budget:
             from onrecord.agents.costing import listed
@@ -111,11 +120,12 @@ class Counted(NamedTuple):
     id: str
 
 
-def _counted(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usage]]) -> Counted | None:
+def _counted(
+    session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usage]], last: Last | None
+) -> Counted | None:
     """The calls that were not counted yet."""
     if not any(usage.call for _entry, usage in used):
         return None
-    last = _last(session, part)
     calls = _calls(session, of, part, used, last)
     fresh, grown = _new(session, of.name, calls, last)
     if fresh and last and session.log.find(usage_id(of.name, fresh[0].key)):
@@ -142,13 +152,49 @@ def _pricing(session: Session) -> Pricing | None:
     return price
 
 
-def _last(session: Session, part: Part) -> Last | None:
-    """The last usage event of this generation of the conversation."""
+def last_of(session: Session, part: Part) -> Last | None:
+    """What was counted last of this generation of the conversation.
+
+    If there is nothing, its first calls are compared with those of all sessions: then it must be alone (`Alone`).
+    """
     for event in islice(session.log.newest(("usage.recorded",), page=PAGE), LOOK_BACK):
         about = event.data or {}
         if about.get("of") == part.key and "calls" in about:
             return Last.of(about)
     return None
+
+
+class Alone:
+    """Lets one process after another compare first calls and append them: two may copy the same beginning at once.
+
+    The lock is on the vendor's directory, in which copies of a conversation are made, and changes nothing there. A
+    process that holds it too long is not waited for: no agent is held up for the sake of a number.
+    """
+
+    def __init__(self, home: str, last: Last | None) -> None:
+        """`last` is what was counted last of the file: if there is something, nothing else can have copied the rest."""
+        self._home = home if last is None else ""
+        self._folder = -1
+
+    def __enter__(self) -> None:
+        if not self._home:
+            return
+        try:
+            self._folder = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:  # it was imported from elsewhere
+            return
+        deadline = time.monotonic() + ALONE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                time.sleep(ALONE_PAUSE)
+            else:
+                return
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)
 
 
 def _calls(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usage]], last: Last | None) -> list[Call]:

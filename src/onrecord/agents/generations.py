@@ -7,10 +7,12 @@ one before, or at least as many records and most of those.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
 
 from onrecord.errors import InvalidInput
+from onrecord.lean_typing import TYPE_CHECKING, NamedTuple
 from onrecord.log.codec import ID_LIMIT
+from onrecord.log.names import BESIDE, MIRROR_PREFIX
 from onrecord.vendors.known import load
 from onrecord.vendors.transcripts import Mark
 
@@ -20,10 +22,9 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
 
-MIRROR_PREFIX = "mirror/"
-BESIDE = "+"
-"""What the name of a further file of a conversation begins with, in the id of an event."""
 _PAGE = 200
+_FEW = 3
+"""The newest parts are read first: a conversation that grows has one of them, and a page of all reads the whole log."""
 _KEY_BYTES = 12
 
 
@@ -71,7 +72,7 @@ def standings(session: Session, vendor_name: str, vendor_id: str, beside: str = 
     """How far each generation is on record, the one that grew last first."""
     prefix = prefix_of(vendor_name, vendor_id, beside)
     seen: set[int] = set()
-    for header in session.log.newest(("payload.kept",), headers=True, page=_PAGE):
+    for header in _newest(session):
         generation = _generation(header.id, prefix)
         if generation is not None and generation not in seen:
             seen.add(generation)
@@ -82,6 +83,15 @@ def standings(session: Session, vendor_name: str, vendor_id: str, beside: str = 
                 tip = str(data.get("tip", ""))
                 unread = "reading" not in data
                 yield Stand(Mark(*data["mark_after"]), generation, header.position, tip=tip, unread=unread)
+
+
+def _newest(session: Session) -> Iterator[Event]:
+    """The headers of all parts, from the end of the log backwards."""
+    few = list(islice(session.log.newest(("payload.kept",), headers=True, page=_FEW), _FEW))
+    yield from few
+    if len(few) == _FEW:
+        upto = few[-1].position - 1
+        yield from session.log.newest(("payload.kept",), upto=upto, headers=True, page=_PAGE)
 
 
 def standing(session: Session, vendor_name: str, vendor_id: str, beside: str = "") -> Stand:

@@ -99,7 +99,8 @@ def refuse_foreign(of: Vendor, location: Location) -> None:
     fitting = [name for name in VENDORS if name != of.name and _fits(vendor(name), location)]
     hint = f"it looks like a file of {vendor(fitting[0]).title}" if fitting else "name the file that the program keeps"
     raise InvalidInput(
-        f"{location.path} is no conversation of {of.title}: {unknown} of its first {len(entries)} records are unknown",
+        f"{location.path} is not a conversation of {of.title}: "
+        f"{unknown} of its first {len(entries)} records are unknown",
         hint=f"{hint}; nothing was imported",
     )
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
 from onrecord.agents.beside import RECORDS, files_beside
 from onrecord.agents.generations import Stand, event_id, has_gaps, kept, prefix_of, standing, standings
 from onrecord.agents.reading import Read, read, says_something
 from onrecord.errors import IdReused, NotFound
+from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord.log import digest
 from onrecord.log.head import LIVE
 from onrecord.session.funnel import clean_records, notice
@@ -245,7 +244,9 @@ def _keep(  # noqa: PLR0917  # as above
     """Append one chunk, all of it or nothing; a long record becomes several events in the same commit."""
     before = stand.mark or Mark()
     id_ = event_id(of.name, location.vendor_id, stand.generation, before.offset, about.get("beside", ""))
-    shared = {"vendor": of.name, "vendor_id": location.vendor_id, "generation": stand.generation, **about}
+    # Further parts are small and many, and their ids say the same (`log.readings.part_of`).
+    named = {"vendor": of.name, "vendor_id": location.vendor_id, "generation": stand.generation, "mark_before": [0]}
+    shared = about if stand.mark is not None else named | about
     pieces = list(_pieces([entry.raw for entry in chunk.entries])) or [([], False)]
     drafts = []
     rows = iter(read.rows)
@@ -255,12 +256,11 @@ def _keep(  # noqa: PLR0917  # as above
         data: dict[str, Any] = shared | {"lines": lines, "reading": said}
         if goes_on:
             data["goes_on"] = True
-        if number == 0:
-            data["mark_before"] = [before.offset]
-            if stand.mark is None:
-                data["source"] = {"path": location.path, "home": location.home, "cwd": location.cwd}
+        if number == 0 and stand.mark is None:
+            data["source"] = {"path": location.path, "home": location.home, "cwd": location.cwd}
         if number == len(pieces) - 1:
-            data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
+            data["mark_after"] = [chunk.mark.offset, chunk.mark.extra]
+            data |= {"torn": chunk.torn} if chunk.torn else {}
             data |= {"tip": read.tip} if read.tip else {}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
     noticed = (
@@ -270,7 +270,9 @@ def _keep(  # noqa: PLR0917  # as above
         from onrecord.agents import counting
 
         part = counting.Part(location.vendor_id, id_)
-        events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk), *noticed)
+        last = counting.last_of(session, part)
+        with counting.Alone(location.home, last):
+            events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk, last), *noticed)
     else:
         events = session.log.append(*drafts, *noticed)
     # The same words recorded by another process have that one's salt, and so another hash.
@@ -295,8 +297,10 @@ def _pieces(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
 
 def _keep_file(session: Session, vendor_name: str, location: Location, **about: str) -> None:
     """Keep a file that is no transcript, for instance the result of a tool: as a whole, if it changed."""
+    from onrecord.vendors.jsonl import opened
+
     try:
-        with open(location.path, "rb") as file:
+        with opened(location.path) as file:
             text = file.read().decode()
     except (OSError, UnicodeDecodeError):
         return  # it is gone again, or its bytes are no text
@@ -308,8 +312,10 @@ def _keep_file(session: Session, vendor_name: str, location: Location, **about: 
     made = Read("")
     made.rows.append([])
     chunk, found = _redacted(session, load(vendor_name), Chunk([Entry(text, "")], mark))
-    with suppress(IdReused):  # another process keeps the next version of it at this moment
+    try:
         _keep(session, load(vendor_name), location, begun, chunk, made, found, **about, whole=True)
+    except IdReused:
+        return  # another process keeps the next version of it at this moment
 
 
 def _begin_after_erasure(session: Session, of: Vendor, location: Location, **about: str) -> Stand:

@@ -48,7 +48,7 @@ def notice_in(records: SessionStore, id_: str, env: Mapping[str, str]) -> bool:
     held = {lease.lane for lease in session.log.leases()} if gone else set()
     for name in gone:
         if name not in held:
-            _record(records.get(id_, agent=name), agents[name]["links"][-1], env)
+            record_gone(records.get(id_, agent=name), agents[name]["links"][-1], env)
     return bool(set(gone) - held)
 
 
@@ -56,26 +56,45 @@ def _is_gone(agent: Agent) -> bool:
     return bool(agent["here"] and agent["links"] and agent["process"] and machine.is_gone(agent["process"]))
 
 
-def _record(session: Session, link: Link, env: Mapping[str, str]) -> None:
-    """Copy the rest of its transcript and record that it left; in the middle of a turn, that it was killed."""
+def record_gone(session: Session, link: Link, env: Mapping[str, str]) -> None:
+    """Copy the rest of its transcript and record that it left; in the middle of a turn, that it was killed.
+
+    Several processes may notice it at the same moment: it is recorded once.
+    """
+    from contextlib import suppress
+
     from onrecord.agents.mirroring import mirror
+    from onrecord.errors import IdReused
     from onrecord.vendors.port import KILLED
 
     working = _was_working(session, link, env)
     mirror(session, link["vendor"], link["id"], env, seconds=MIRROR_SECONDS)
+    agent = session.refresh().agents.get()
+    if agent is None or not agent["here"]:
+        return
+    session.run, key = agent["run"], f"gone/{session.agent}/{agent['run']}"
+    drafts = [session.log.draft("agent.left", {"reason": GONE}, id=key)]
     if working:
         said = "its process ended in the middle of a turn"
-        session.agents.record_interruption(KILLED, said, vendor=link["vendor"], vendor_id=link["id"])
-    session.agents.record_end(GONE)
+        about = {"cause": KILLED, "message": said, "agent": session.agent, "resets_at": None}
+        named = {"vendor": link["vendor"], "vendor_id": link["id"]}
+        drafts.insert(0, session.log.draft("interruption.recorded", about | named, id=f"{key}/killed"))
+    with suppress(IdReused):
+        session.log.append(*drafts)
 
 
 def _was_working(session: Session, link: Link, env: Mapping[str, str]) -> bool:
-    """Whether its transcript has messages that no hook has copied: at the end of every turn, a hook copies all."""
-    from onrecord.agents.mirroring import location_of, standing
-    from onrecord.vendors.port import vendor
+    """Whether it was in the middle of a turn.
 
-    of, location = vendor(link["vendor"]), location_of(link, env)
-    if location is None:
-        return False
+    Its transcript shows that, or it has messages that were not copied yet: at the end of every turn, a hook copies all.
+    """
+    from onrecord.agents.mirroring import location_of, standing
+    from onrecord.agents.observing import present_turn
+    from onrecord.vendors.port import WORKING, vendor
+
+    turn, location = present_turn(session, session.agent, env), location_of(link, env)
+    if location is None or (turn is not None and turn.state == WORKING):
+        return turn is not None and turn.state == WORKING
     mark = standing(session, link["vendor"], link["id"]).mark
-    return any(item.get("role") != "user" for entry in of.read(location, mark).entries for item in entry.items)
+    entries = vendor(link["vendor"]).read(location, mark).entries
+    return any(item.get("role") != "user" for entry in entries for item in entry.items)

@@ -30,6 +30,8 @@ TAIL_BYTES = 1024 * 1024
 """How much of the end of a transcript shows what its agent is doing."""
 SCREEN = "screen"
 """The source of a stop that was read from an agent's screen: only a team's supervisor sees that."""
+REPORTED = "retrying"
+"""The source of a stop that a program reported while it retries."""
 CHUNKS = 8
 """How many parts of a transcript are read at one look; the next look reads on."""
 SETTLING_SECONDS = 2.0
@@ -101,7 +103,7 @@ class Present:
                 location = location_of(link, self.env) if of.shows_turns else None
                 if location is None or not Path(location.path).is_file():
                     return None
-                begin = near_the_end(location.path, TAIL_BYTES)
+                begin = None if of.shares_file else near_the_end(location.path, TAIL_BYTES)
                 self._of = f"{link['vendor']}/{link['id']}", Follower(of, lambda: location, begin)
             return self._of[1].look()
         except (OnrecordError, OSError):
@@ -114,10 +116,15 @@ def is_wrapped(session: Session) -> bool:
     return any(one.lane == session.agent and not machine.is_gone(one.holder) for one in session.log.leases())
 
 
-def note_stop(session: Session, env: Mapping[str, str], said: str = "") -> Event | None:
-    """Record why the turn of an agent without a wrapper stopped, once; `said` is the error if a hook named it."""
+def note_stop(session: Session, env: Mapping[str, str], said: str = "", *, retries: bool = False) -> Event | None:
+    """Record why the turn of an agent without a wrapper stopped, once; `said` is the error if a hook named it.
+
+    `retries`: the program retries, and only its hook says so; then a wrapper reads it from the record.
+    """
     known = session.agents.get()
-    if known is None or not known["links"] or known["stop"] or session.head.status not in LIVE or is_wrapped(session):
+    if known is None or not known["links"] or known["stop"] or session.head.status not in LIVE:
+        return None
+    if is_wrapped(session) and not retries:
         return None
     turn = present_turn(session, session.agent, env)
     if said and (turn is None or turn.state != FAILED):  # the hook may be called before the transcript is written
@@ -126,7 +133,8 @@ def note_stop(session: Session, env: Mapping[str, str], said: str = "") -> Event
     if turn is None or why is None:
         return None
     link = known["links"][-1]
-    return record_stop(session, why, undone(session, turn), vendor=link["vendor"], vendor_id=link["id"])
+    about = {"via": REPORTED} if retries else {}
+    return record_stop(session, why, undone(session, turn), vendor=link["vendor"], vendor_id=link["id"], **about)
 
 
 def record_stop(session: Session, why: Interruption, left: Mapping[str, Any], **about: Any) -> Event:

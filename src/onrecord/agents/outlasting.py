@@ -11,7 +11,7 @@ from onrecord.agents.mirroring import mirror_all
 from onrecord.agents.resuming import plan_here, users_of
 from onrecord.agents.wrapping import Ask
 from onrecord.errors import LeaseHeld
-from onrecord.views.render import iso
+from onrecord.machine.wall_clock import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def outlast(
 
 def _park(session: Session, stop: Stop, tell: Callable[[str], None]) -> bool:
     parked = waiting.park(session, stop)
-    until = iso(int((stop.until or 0) * 1e6))
+    until = local_time(int((stop.until or 0) * 1e6), int(session.clock() * 1e6))
     how = "the session is paused" if parked else "other agents keep working in the session"
     tell(f"waiting until {until} ({stop.event.data.get('cause')}); {how}; you may stop this and start it again")
     if waiting.wait(session, stop):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onrecord.views.spend import Spend
     from onrecord.views.values import DayUsage
 
-EXTRA = "onrecord[prices]"
+EXTRA = "prices"
 """What to install."""
 _DAY_SECONDS = 86_400
 _TIER_SHARE = 0.02

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
-
-from onrecord.log.readings import BEGINS, MAY_BEGIN, clip_texts, condense
+from onrecord import lean_json as json
+from onrecord.lean_typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +28,8 @@ class Read:
 
 def read(of: Vendor, entries: Sequence[Entry], tip: str, find: Callable[[str], Place | None], split: set[int]) -> Read:
     """What the entries say. `find` looks for a record on record by its id; `split` entries span several events."""
+    from onrecord.log.readings import BEGINS, MAY_BEGIN  # a hook that finds nothing new does not load them
+
     made = Read(tip)
     known: dict[str, int] = {}
     for number, entry in enumerate(entries):
@@ -80,6 +80,8 @@ def _said(of: Vendor, entry: Entry, record: Any) -> Sequence[Said]:
 
 
 def _row(said: Said, record: Any, *, clipped: bool) -> dict[str, Any]:
+    from onrecord.log.readings import clip_texts, condense
+
     whole = {"items": [_bare(item) for item in said.items]} | ({"id": said.id} if said.id else {})
     row: dict[str, Any] = clip_texts(whole) if clipped else condense(record, whole)
     about = {"turn": said.turn, "lane": said.lane, "weak": said.weak, "clipped": clipped}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ def plan_restore(session: Session, agent: str, here: str, cwd: str | None, *, ge
     if generation is not None and generation not in known:
         raise NotFound(
             f"the record has no generation {generation} of {planned.vendor_id}",
-            hint=f"it has {', '.join(map(str, known))}",
+            hint=f"it has {'only ' if len(known) == 1 else ''}generation {', '.join(map(str, known))}",
         )
     if has_gaps(session, planned.of.name, planned.vendor_id, generation=generation):
         raise Conflict(
@@ -62,7 +63,7 @@ def replaced_in(session: Session, planned: Plan) -> dict[str, int]:
 
     found: dict[str, int] = {}
     for one in kept(session, planned.of.name, planned.vendor_id, generation=planned.generation):
-        for match in PLACEHOLDER.finditer(one.raw):
+        for match in re.finditer(PLACEHOLDER, one.raw):
             found[match[1]] = found.get(match[1], 0) + 1
     return found
 

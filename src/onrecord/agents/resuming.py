@@ -221,9 +221,11 @@ def refuse_second_writer(planned: Plan) -> None:
     """Refuse while another process has the conversation open."""
     pids = users_of(planned)
     if pids:
+        terminal = machine.terminal_of(pids[0])
+        where = f"process {pids[0]}" + (f" on {terminal}" if terminal else "")
         raise ConversationInUse(
-            f"process {pids[0]} has the conversation of {planned.agent!r} open: two writers would mix it up",
-            hint="end it, or wait until it has ended, then resume again", pids=pids,
+            f"{where} has the conversation of {planned.agent!r} open; two writers would mix their turns",
+            hint="continue there, or end that process and resume again", pids=pids,
         )  # fmt: skip
 
 
@@ -400,7 +402,8 @@ def _restored(run: Wrapped, planned: Plan, outcome: Outcome, mended: list[str]) 
     grown = "its transcript grew" if outcome.grew else "nothing was added to it"
     if outcome.rewritten:
         grown = "the program replaced its transcript (what it was before is on record)"
-    if run.session.refresh().head.status in LIVE:
+    links = run.session.refresh().views.roster.agents[run.session.agent]["links"]
+    if run.session.head.status in LIVE and links[-1]["id"] == planned.vendor_id:  # a cleared one is not present again
         run.session.agents.locate(planned.of.name, planned.vendor_id, verified=verified)
     return Resumed(planned.agent, RESTORED, verified, "" if verified else f"{seen}, and {grown}", outcome, mended)
 

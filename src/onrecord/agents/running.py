@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from onrecord.errors import NotFound
-from onrecord.machine.ending import GRACE_SECONDS, signal_group
+from onrecord.machine.ending import GRACE_SECONDS, end_child, signal_group
 from onrecord.machine.pump import Pump
 from onrecord.machine.signals import NotedSignals
 
@@ -76,14 +76,12 @@ def run_on_terminal(launch: Launch, env: Mapping[str, str], watch: Watch) -> Ran
         watch.started(child.pid)
         ended_by_us = False
         while child.poll() is None:
-            if not ended_by_us and (stops.signal or watch.tick()):
+            if stops.signal or watch.tick():
                 ended_by_us = True
-                child.send_signal(stops.signal or signal.SIGTERM)
-                deadline = time.monotonic() + GRACE_SECONDS
-            elif ended_by_us and (time.monotonic() > deadline or stops.count > 1):
-                child.kill()
-            _stop_with(child)
-            _wait(child, TICK_SECONDS)
+                end_child(child, stops.signal or signal.SIGTERM, hurry=lambda: stops.count > 1)
+            else:
+                _stop_with(child)
+                _wait(child, TICK_SECONDS)
         watch.tick()
     if child.returncode < 0 or ended_by_us:
         with suppress(OSError):

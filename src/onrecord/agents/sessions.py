@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onrecord.errors import AmbiguousName, NameTaken, NotFound
-from onrecord.log.head import PAUSED
+from onrecord.log.head import LIVE, PAUSED
 from onrecord.log.names import check_name, is_ulid
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onrecord.log.head import Head
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
     from onrecord.vendors.port import Vendor
@@ -26,6 +28,18 @@ def name_for(chosen: str | None, directory: Path) -> str:
         return chosen
     letters = "".join(one if one.isalnum() and one.isascii() else "-" for one in directory.name).strip("-")
     return f"{letters[:_FOLDER_CHARACTERS] or 'session'}-{time.strftime('%m%d-%H%M%S')}"
+
+
+def at_work(records: SessionStore, limit: int) -> list[Head]:
+    """The live sessions one of which a command means that names none, the newest first.
+
+    A session that is only an imported conversation is past, until an agent joins it; it counts if there is no other.
+    """
+    live = records.sessions(status=LIVE, limit=limit)
+    if len(live) == 1:
+        return live
+    present = [entry.head for entry in records.entries(records.every(LIVE)) if not entry.listing["past"]]
+    return present[:limit] or live
 
 
 def find_named(records: SessionStore, name: str, agent: str) -> Session | None:

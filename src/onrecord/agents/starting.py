@@ -35,7 +35,7 @@ def join(run: Wrapped, arguments: Sequence[str] | None, **about: Any) -> Wrapped
     if run.person:
         about["person"] = run.person
     if arguments is not None:
-        about["arguments"] = recordable(run.of.name, arguments)
+        about["arguments"] = recordable(run.of.name, arguments, run.session.funnel.has_secret)
     run.session.acquire(vendor=run.of.name, spawn=spawn, **about)
     return run._replace(env=environment(run.env, run.session, spawn))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord import machine
 from onrecord.agents import processes
 from onrecord.agents.mirroring import location_of, mirror, standing
-from onrecord.agents.observing import SCREEN, Follower, record_stop, undone
+from onrecord.agents.observing import REPORTED, SCREEN, Follower, record_stop, undone
 from onrecord.agents.printing import Printer
 from onrecord.agents.running import run_headless, run_on_terminal
 from onrecord.agents.surroundings import survey
@@ -325,7 +325,9 @@ class _Watch:
 
     def _verify(self) -> None:
         """Record that a resumed conversation is verified as soon as it is, not only when the run has ended."""
-        if not self._verified and self.expected is not None and self.came_up == self.expected and self.grew():
+        if self._verified or self.expected is None or not self.expected == self.came_up == self.current:
+            return
+        if self.grew():
             self._verified = True
             self._locate(self.expected, verified=True)
 
@@ -337,12 +339,12 @@ class _Watch:
         self._hear_hooks()
 
     def _hear_hooks(self) -> None:
-        """The conversations that hooks of this very run recorded, and a limit that a supervisor saw on the screen."""
+        """The conversations that hooks of this very run recorded, and a limit that its screen or its hook showed."""
         session = self.run.session
         for event in session.events(after=self._since, kinds=("agent.located", "interruption.recorded")):
             self._since = event.position
             about = event.data or {}
-            if event.by == session.agent and about.get("via") == SCREEN:
+            if event.by == session.agent and about.get("via") in (SCREEN, REPORTED):
                 self.stop, self._stopped_turn = event, self.turn
                 self.why = Interruption(str(about["cause"]), str(about["message"]), about["resets_at"])
             elif event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:

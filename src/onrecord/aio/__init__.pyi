@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from onrecord.aio.calls import Outcome as Outcome, outcome_of as outcome_of, settled as settled
 from onrecord.aio.deriving import Awaited
 from onrecord.aio.own import OwnSession, OwnStore, OwnTurn
+from onrecord.lean_typing import Any
 from onrecord.log.events import Draft, Event
 from onrecord.log.head import Head
 from onrecord.log.items import Item
@@ -14,6 +15,7 @@ from onrecord.rules import ToolRequest, Verdict
 from onrecord.session.attempts import OpenAttempt
 from onrecord.session.compaction import Coverage
 from onrecord.session.copying import Copied
+from onrecord.session.handle import Session
 from onrecord.session.listings import Entry
 from onrecord.session.moment import Moment
 from onrecord.session.retention import Policy, Swept
@@ -24,7 +26,7 @@ from onrecord.views.dialects import Messages
 from onrecord.views.fold import Whole
 from onrecord.views.transcript import Transcript
 from onrecord.views.values import Agent, Anchor, Attempt, Budget, Change, Checkpoint, ClaimStep, Counter, Effect, Evidence, Finding, Json, Lane, Message, ModelUsage, Parent, Process, Profile, Revision, ToolCall, Usage, Worktree
-from typing import Any, Self
+from typing import Self
 
 class AsyncTurn(OwnTurn):
     """An open turn. Leaving its `with` block commits it; an exception aborts it and is recorded."""
@@ -232,11 +234,17 @@ class AsyncSessionStore(OwnStore):
     async def entries(self, sessions: Sequence[Head]) -> list[Entry]:
         """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
 
+    def erase_everything(self, reason: str, *, dry_run: bool = ...) -> AsyncIterator[Swept]:
+        """Erase the content of every session of the store (in PostgreSQL: of the tenant); holds are respected."""
+
     async def every(self, status: Collection[str], *, project: str | None = ...) -> list[Head]:
         """All sessions with one of these statuses, the newest first. `project` "" means every project."""
 
     async def find(self, name: str) -> Head:
         """The head of the session with this name or id."""
+
+    async def folded(self, sessions: Sequence[Head], view: str, fold: Callable[[Session, Head], Json]) -> Mapping[str, Json]:
+        """What `fold` makes of each session, as JSON, by id; kept under the name `view` until the session grows."""
 
     async def get(self, name: str, *, agent: str = ...) -> AsyncSession:
         """The session of this name or id; a unique beginning of either is enough. Takes no lease."""
@@ -461,8 +469,14 @@ class AsyncLogVerbs(Awaited):
     async def catch_up(self) -> None:
         """Fold new events if this handle knows that there are some; unlike `refresh`, it does not ask the store."""
 
+    async def certificate(self) -> Json:
+        """A statement of the erasure of this session with its key; `erasure.check` compares it with any copy."""
+
     async def checkpoint(self) -> Checkpoint:
         """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
+
+    def decoded(self, parse: Callable[[bytes], Any], kinds: Collection[str] | None = ..., *, after: int = ..., upto: int | None = ..., page: int = ...) -> AsyncIterator[Event]:
+        """Events in order, their payloads decoded by a faster parser, which must return what `json.loads` returns."""
 
     async def disconnect(self) -> None:
         """Close the files and connections of the store; for a process that used this one session."""
@@ -488,11 +502,20 @@ class AsyncLogVerbs(Awaited):
     async def hold(self, reason: str) -> Event:
         """Protect the whole log against erasure, for instance until an incident is understood."""
 
+    async def join(self, *first: Draft, takeover: bool, seconds: float, **about: object) -> list[Event]:
+        """Take the lease on this agent's lane, and record that and the first events of the run in one durable step."""
+
+    async def key(self) -> tuple[str, str] | None:
+        """The id of the session's own key, and whether it is present, destroying, destroyed or missing; None: no key."""
+
     async def leases(self) -> list[Lease]:
         """The leases on the lanes of this session, expired ones of silent holders included."""
 
     def newest(self, kinds: Collection[str] | None = ..., *, upto: int | None = ..., headers: bool = ..., page: int = ...) -> AsyncIterator[Event]:
         """Events from the end of the log backwards, fetched in pages; with `headers`, without their payload."""
+
+    async def read_on(self) -> list[Event]:
+        """Fold new events, like `session.refresh`, and return them."""
 
     async def record(self, kind: str, data: Json, *, id: str | None = ..., because: int | None = ...) -> Event:
         """Append one event of a kind that has no verb of its own."""

@@ -55,9 +55,40 @@ def outcome_of(cancelled: asyncio.CancelledError) -> Outcome | None:
     return carried if isinstance(carried, Outcome) else None
 
 
+class _Waiting(asyncio.Future[Outcome]):
+    """The outcome of a call on a thread; a task that is cancelled meanwhile learns of it when the outcome is there."""
+
+    def cancel(self, msg: object = None) -> bool:
+        """Refuse: the call has begun. The task then raises the cancellation at its next step."""
+        return False
+
+
 async def settled(call: Callable[[], R]) -> R:
     """Run a blocking call to its end, also when the caller is cancelled, and return its result."""
-    return await finished(asyncio.get_running_loop().run_in_executor(_threads, call))
+    loop = asyncio.get_running_loop()
+    waiting = _Waiting(loop=loop)
+    _threads.submit(_deliver, call, loop, waiting)  # half the time of `run_in_executor` and `shield`
+    try:
+        result, error = await waiting
+        if error is not None:
+            raise error
+    except asyncio.CancelledError:
+        raise asyncio.CancelledError(waiting.result()) from None
+    else:
+        answer: R = result
+        return answer
+    finally:
+        error = waiting = None  # type: ignore[assignment]  # an error refers to this frame: no cycle keeps both alive
+
+
+def _deliver(call: Callable[[], R], loop: asyncio.AbstractEventLoop, waiting: _Waiting) -> None:
+    """Run a call, and wake the coroutine that waits for it."""
+    try:
+        outcome = Outcome(call(), None)
+    except BaseException as problem:  # noqa: BLE001  # it is raised where the call is awaited
+        outcome = Outcome(None, problem)
+    loop.call_soon_threadsafe(waiting.set_result, outcome)
+    del outcome  # as above
 
 
 async def finished(future: asyncio.Future[R]) -> R:

@@ -33,14 +33,14 @@ from onrecord.vendors.processes import family
 from onrecord.work.project import project_at, worktree_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from onrecord.crew.hosts import Host
     from onrecord.crew.panes import TmuxHost
     from onrecord.crew.team_file import Member, Team
     from onrecord.crew.team_view import TeamView
     from onrecord.session.handle import Session
-    from onrecord.vendors.port import Turn
+    from onrecord.vendors.port import Turn, Vendor
     from onrecord.views.values import Agent
 
 PLAIN = "__team-member"
@@ -112,22 +112,15 @@ class Members:
             return [PLAIN, self.session.id, member.id, *member.command]
         headless = view.is_headless(member)
         own = ["--agent", member.id, *(f"--argument={word}" for word in member.command[1:])]
+        unasked = "--yes" if self.yes else "--no-input"  # no person may be there, and an agent must not wait for one
         if mode == FRESH:
             asked = [f"--prompt={prompt}"] if headless else [f"--opening={prompt}"] if prompt else []
-            return [
-                "start",
-                name,
-                "--session",
-                self.session.id,
-                *own,
-                *asked,
-                *([] if headless else ["--wait"]),
-                "--yes" if self.yes else "--no-input",
-            ]
+            wait = [] if headless else ["--wait"]
+            return ["start", name, "--session", self.session.id, *own, *asked, *wait, unasked]
         fallback = [f"--opening={prompt}"] if prompt else []
         return [
             "resume", self.session.id, "--fresh-arguments", *own, "--policy=allow", *fallback,
-            *self._proceed(member, view, headless=headless), *(["--yes"] if self.yes else []),
+            *self._proceed(member, view, headless=headless), unasked,
         ]  # fmt: skip
 
     def _proceed(self, member: Member, view: TeamView, *, headless: bool) -> list[str]:
@@ -198,15 +191,15 @@ class Members:
             return NEEDS_PERSON, ""  # what it asks is in the roster
         if turn is not None and turn.state == FAILED and cause_of(turn.error) not in ENDS_WITH_TIME:
             return NEEDS_PERSON, turn.error.splitlines()[-1] if turn.error else "its turn failed"
-        return (IDLE if turn is not None and turn.state in (IDLE, ABORTED) else WORKING), ""
+        waits_for_prompt = turn.state in (IDLE, ABORTED) if turn is not None else not member.prompt
+        return (IDLE if waits_for_prompt else WORKING), ""
 
     def question(self, member: Member) -> str:
         """The line of an agent's screen that asks for a permission; "" when there is none."""
         name = vendor_of(member.command[0])
         if name is None or self.headless or member.headless:
             return ""
-        patterns = [re.compile(one) for one in vendor(name).prompt_patterns]
-        return next((line for line in self._screen(member.id) if any(one.search(line) for one in patterns)), "")
+        return asked_on(self._screen(member.id), vendor(name))
 
     def limit(self, member: Member) -> str:
         """What an agent's screen says about a limit that its transcript does not mention; "" when there is none."""
@@ -233,6 +226,21 @@ class Members:
             lines = [line.strip(FRAMES) for line in self.tmux().screen(agent).splitlines()]
             self._screens[agent] = (time.monotonic(), lines)
         return lines
+
+
+def asked_on(lines: Sequence[str], of: Vendor) -> str:
+    """The line of a screen that asks a person something.
+
+    One above the place for a prompt is a remnant: a program that draws again, as when a person attaches with a narrower
+    terminal, leaves what it drew before.
+    """
+    found = ""
+    for line in lines:
+        if any(re.search(one, line) for one in of.ready_patterns):
+            found = ""
+        elif not found and any(re.search(one, line) for one in of.prompt_patterns):
+            found = line
+    return found
 
 
 def warnings_of(team: Team, *, headless: bool) -> list[str]:

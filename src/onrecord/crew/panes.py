@@ -6,6 +6,7 @@ ends, so that its last output can be read; a restart uses the same pane.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import time
@@ -81,6 +82,15 @@ class TmuxHost:
             return None
         show = ["select-window", "-t", pane.window, ";", "select-pane", "-t", pane.id, ";"] if pane else []
         return ["tmux", "-L", str(self.server.socket_name), *show, "attach-session", "-t", f"={session.session_name}:"]
+
+    def outside(self) -> dict[str, str]:
+        """The environment to attach from, which does not name a tmux other than the team's.
+
+        tmux compares only names of terminals: if the person's own tmux has one that an ended agent had, it would take
+        the person's terminal for a pane of the team and refuse.
+        """
+        inside = os.environ.get("TMUX", "").partition(",")[0].rpartition("/")[2] == self.server.socket_name
+        return {name: value for name, value in os.environ.items() if inside or name != "TMUX"}
 
     def start(self, spawn: Spawn) -> None:
         """Run it in the agent's pane, which is created if it is missing."""

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any
 from onrecord import machine
 from onrecord.agents.observing import SCREEN
 from onrecord.crew.failures import read_failure
-from onrecord.crew.next_step import END, NEEDS_PERSON, OVER, RESTARTING, RUNS, START, Step, next_step
+from onrecord.crew.next_step import (
+    DEGRADED,
+    END,
+    NEEDS_PERSON,
+    OVER,
+    RESTARTING,
+    RESTARTS_LIMIT,
+    RUNS,
+    START,
+    Step,
+    next_step,
+)
 from onrecord.crew.runtime_files import RuntimeFiles
 from onrecord.crew.team_file import CREW
 from onrecord.crew.team_view import TeamView
@@ -37,6 +48,9 @@ RENEW_SECONDS = 60.0
 """How often it renews its lease, in seconds."""
 REASON_LIMIT = 300
 """The longest reason why an agent did not come up, in characters."""
+_DOUBT = "no hook named it, or nothing was added to it yet"
+_OURS = ("note: ", "hint: ", "Pane is dead")
+"""How lines of a terminal begin that are not the agent's own: ours, and those of tmux."""
 
 
 class Supervisor:
@@ -70,13 +84,17 @@ class Supervisor:
             if alive:
                 self._seen_alive.add(name)
                 self._gone.pop(name, None)
-            elif name in self._seen_alive:
-                self._gone.setdefault(name, now)
+            else:
+                self.read()  # it recorded its end before it was gone, perhaps after the log was read above
+                if name in self._seen_alive:
+                    self._gone.setdefault(name, now)
             doing, trouble = self.members.doing(members.get(name), roster.get(name)) if alive else ("", "")
             gone_at = self._gone.get(name, 0.0)
             seen = self.view.observed(
                 name, members.get(name), alive=alive, gone_at=gone_at, doing=doing, trouble=trouble
             )  # fmt: skip
+            if len(seen.restarts) >= RESTARTS_LIMIT and not (alive or seen.last):
+                seen = seen._replace(last=self._last_words(name))
             if name in members or (alive and self.view.agent(name)["spawned"]):
                 self.steps[name] = next_step(seen._replace(spent=spent(out)) if out else seen, now)
         return self.steps
@@ -194,18 +212,28 @@ class Supervisor:
             self._renewed = time.monotonic()
 
     def _notice(self) -> None:
-        """Record what a screen asks of a person, when it stops asking, and a limit that only the screen shows."""
+        """Record what needs a person: what a screen asks, until it stops asking, and that an agent keeps ending.
+
+        A limit that only the screen shows is recorded too.
+        """
+        roster = self.session.views.roster.agents
         for name, member in self.view.members().items():
             step = self.steps.get(name)
             if step is not None and step.state in RUNS and (said := self.members.limit(member)):
                 self._limit(name, member, said)
-            asks = self.members.question(member) if step is not None and step.state in RUNS else ""
-            if asks != self._asking.get(name, ""):
+            asks = self._asks(member, step)
+            recorded = name in roster and roster[name]["waits"] is not None  # by the supervisor before this one
+            if asks != self._asking.setdefault(name, asks if recorded else ""):
                 self._asking[name] = asks
                 kind, about = ("attention.needed", {"message": asks}) if asks else ("attention.given", {})
                 self.session.log.append(self.session.log.draft(kind, about)._replace(by=name))
                 if asks:
                     self._tell(f"{name} needs a person: {asks}")
+
+    def _asks(self, member: Member, step: Step | None) -> str:
+        if step is None or step.state not in (*RUNS, DEGRADED):
+            return ""
+        return step.why if step.state == DEGRADED else self.members.question(member)
 
     def _limit(self, name: str, member: Member, said: str) -> None:
         """Record a limit for an agent; its wrapper reads that, ends it, waits, and resumes it with its prompt."""
@@ -260,7 +288,7 @@ class Supervisor:
             why = one["refused"] or (self._last_words(name) if name in self._gone else "")
             return f"refused ({why})" if why else ""
         if one["how"] == "resumed":
-            return "resumed (verified)" if one["verified"] else "resumed (not verified: nothing was added to it yet)"
+            return "resumed (verified)" if one["verified"] else f"resumed (not verified: {_DOUBT})"
         if one["mode"] == "resumed":
             return f"fresh ({one['lost'] or 'nothing could be resumed'})"
         return "fresh (it is new)" if one["starts"] == 1 else "fresh (it starts a new conversation)"
@@ -268,7 +296,8 @@ class Supervisor:
     def _last_words(self, name: str) -> str:
         """Why its command did not run it: as it said itself; else the last line it printed."""
         said = read_failure(self.members.failure_file(name))
-        lines = self.members.host(self.view.members().get(name)).output(name).strip().splitlines()
+        shown = self.members.host(self.view.members().get(name)).output(name).splitlines()
+        lines = [line.strip() for line in shown if line.strip() and not line.startswith(_OURS)]
         return (said or (lines or ["its process was gone"])[-1])[:REASON_LIMIT]
 
     def read(self) -> None:

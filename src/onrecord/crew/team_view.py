@@ -131,7 +131,7 @@ class TeamView(View):
             trouble=trouble if alive else "",
             restarts=tuple(one["restarts"]),
             ended_at=one["left"] or gone_at or one["spawned_at"],
-            last=str(stop.get("message") or stop.get("cause") or one["refused"])[:REASON_LIMIT],
+            last=str(stop.get("message") or one["refused"])[:REASON_LIMIT],
         )
 
     def _asked(self, name: str) -> int:

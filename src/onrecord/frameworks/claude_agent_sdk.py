@@ -1,41 +1,72 @@
 """The Claude Agent SDK: its `SessionStore` on our log.
 
-    options = ClaudeAgentOptions(session_store=OnrecordSessionStore(onrecord.connect()), session_store_flush="eager")
+    kept = OnrecordSessionStore(onrecord.connect())
+    options = ClaudeAgentOptions(session_store=kept, session_store_flush="eager", hooks=kept.hooks())
 
 Transcript entries are kept word for word, each `uuid` once however often a batch is retried. The summary that the SDK
 lists sessions by is written in the same step as the entries it sums up. Subagents' transcripts are lanes of the
-session.
+session. The hooks put both ends of each tool call on record.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import re
 from collections import OrderedDict
-from functools import partial
+from contextlib import asynccontextmanager, contextmanager
+from functools import cache, partial
 from hashlib import sha256
+from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord.aio import settled
-from onrecord.errors import InvalidInput
-from onrecord.frameworks.conversation import Conversation, as_line, new_keys, row, session_name
+from onrecord.errors import InvalidInput, LogMoved, OnrecordError
+from onrecord.frameworks.conversation import (
+    FORK,
+    QUEUE,
+    Conversation,
+    as_line,
+    check_policy,
+    check_store,
+    check_type,
+    new_keys,
+    parsed,
+    read_row,
+    row,
+    said_of,
+    session_name,
+)
+from onrecord.frameworks.leasing import aalone
+from onrecord.frameworks.listing import listed, replay
+from onrecord.frameworks.requiring import required
+from onrecord.frameworks.speaking import theirs
 from onrecord.log.items import to_items
 from onrecord.log.names import NAME_LIMIT
+from onrecord.log.readings import REFERENCE, joined, reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from types import ModuleType
 
     from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
     from onrecord.log.items import Item
+    from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
+
+R = TypeVar("R")
 
 FRAMEWORK = "claude-agent-sdk"
 SESSIONS_KEPT = 64
 """How many sessions a store keeps folded in memory."""
+MIRROR_SECONDS = 2.0
+"""How long the hook waits for the entry of a tool call before the tool runs."""
+_POLL_SECONDS = 0.01
+_RECENT = 20
 _DIGEST = 10
-_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+LISTED = "claude-agent-sdk.1"
+"""The name under which what a list shows of a session is kept."""
 
 
 class Transcripts(Conversation):
@@ -48,6 +79,8 @@ class Transcripts(Conversation):
         """The entries that are on record, by subpath and uuid."""
         self.summary: dict[str, Any] | None = None
         self.at = 0
+        self.seen = 0
+        """Up to which change this store has read the session, or written it."""
 
     def fold(self, event: Event, data: dict[str, Any]) -> None:
         """Fold one event of this session."""
@@ -81,40 +114,85 @@ class Transcripts(Conversation):
 
 
 class OnrecordSessionStore:
-    """Transcripts of the Claude Agent SDK, each session in a session of ours; all six methods."""
+    """Transcripts of the Claude Agent SDK, each session in a session of ours; all six methods.
 
-    def __init__(self, store: SessionStore, *, agent: str = "main") -> None:
-        self.store = store
-        self._agent = agent
+    `on_conflict` says what happens to entries of a session that another process has continued since this store read
+    it: `queue` (they are kept behind the others, as the SDK expects), `refuse`, or `fork` (`forks` has the name).
+    """
+
+    def __init__(self, store: SessionStore, *, agent: str = "main", on_conflict: str = QUEUE) -> None:
+        with _speaking():
+            self.store = check_store(store)
+            self._agent, self._on_conflict = agent, check_policy(on_conflict)
+        self.forks: list[str] = []
         self._sessions: OrderedDict[tuple[str, str], Transcripts] = OrderedDict()
         self._lock = RLock()
+        self._flushes: bool | None = None
+        """Whether the SDK flushes entries while a turn runs; None while that is not known."""
 
     # The interface of the SDK
 
     async def append(self, key: Any, entries: list[Any]) -> None:
         """Keep a batch of entries, those with a known uuid left out, in one durable step."""
         if entries:
-            await settled(partial(self._append, key, list(entries)))
+            await _awaited(partial(self._append, key, entries))
 
     async def load(self, key: Any) -> list[Any] | None:
         """Every entry of a transcript, in order; None if there is none."""
-        return await settled(partial(self._load, key))
+        return await _awaited(partial(self._load, key))
 
     async def list_sessions(self, project_key: str) -> list[Any]:
         """The sessions of a project and when each last changed."""
-        return await settled(lambda: [{"session_id": id_, "mtime": at} for id_, at, _ in self._listed(project_key)])
+        return await _awaited(lambda: [{"session_id": id_, "mtime": at} for id_, at, _ in self._all(project_key)])
 
     async def list_session_summaries(self, project_key: str) -> list[Any]:
         """The summaries of a project's sessions."""
-        return await settled(partial(self._summaries, project_key))
+        return await _awaited(partial(self._summaries, project_key))
 
     async def delete(self, key: Any) -> None:
         """Retract a transcript; that of a session with those of its subagents. The log keeps them until erasure."""
-        await settled(partial(self._delete, key))
+        await _awaited(partial(self._delete, key))
 
     async def list_subkeys(self, key: Any) -> list[str]:
         """The transcripts of a session's subagents."""
-        return await settled(partial(self._subkeys, key))
+        return await _awaited(partial(self._subkeys, key))
+
+    @asynccontextmanager
+    async def alone(self, project_key: str, session_id: str) -> AsyncIterator[None]:
+        """Hold the lease of a session: no other process can add to it, and one that lost it is refused."""
+        async with aalone(self.session(project_key, session_id), _awaited):
+            yield
+
+    def hooks(self, directory: str | None = None) -> Any:
+        """Hooks for `ClaudeAgentOptions`: a tool call that happened, or may have happened, does not run again."""
+        with required("claude-agent-sdk", "claude_agent_sdk", "0.2.182"):
+            from claude_agent_sdk import HookMatcher, project_key_for_directory
+
+        project = project_key_for_directory(directory or str(Path.cwd()))
+
+        async def before(given: Any, call: str | None, _context: Any) -> dict[str, Any]:
+            kept = self.session(project, str(given["session_id"]))
+            known = await _awaited(
+                partial(kept.start_effect, call or given["tool_use_id"], given["tool_name"], given.get("tool_input"))
+            )
+            if known is None:
+                if self._flushes is not False:
+                    self._flushes = await _mirrored(kept, call or given["tool_use_id"]) or self._flushes or False
+                return {}
+            said = {"permissionDecision": "deny", "permissionDecisionReason": said_of(known)}
+            return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **said}}
+
+        async def after(given: Any, call: str | None, _context: Any) -> dict[str, Any]:
+            kept = self.session(project, str(given["session_id"]))
+            error = given.get("error") if given["hook_event_name"] == "PostToolUseFailure" else None
+            result = json.loads(json.dumps(given.get("tool_response"), default=str))
+            await _awaited(partial(kept.finish_effect, call or given["tool_use_id"], result=result, error=error))
+            return {}
+
+        return {
+            "PreToolUse": [HookMatcher(hooks=[before])], "PostToolUse": [HookMatcher(hooks=[after])],
+            "PostToolUseFailure": [HookMatcher(hooks=[after])],
+        }  # fmt: skip
 
     # The same on a thread
 
@@ -125,7 +203,9 @@ class OnrecordSessionStore:
             found = self._sessions.get(both)
             if found is None:
                 name = _name(project_key, session_id)
-                found = Transcripts(self.store, FRAMEWORK, session_id, name=name, agent=self._agent)
+                found = Transcripts(
+                    self.store, FRAMEWORK, session_id, name=name, agent=self._agent, on_conflict=self._on_conflict
+                )
                 self._sessions[both] = found
                 if len(self._sessions) > SESSIONS_KEPT:
                     self._sessions.popitem(last=False)
@@ -142,61 +222,69 @@ class OnrecordSessionStore:
             raise InvalidInput(f"a key has a project_key and a session_id, not {key!r:.100}")
         return self.session(str(key["project_key"]), str(key["session_id"])), str(key.get("subpath") or "")
 
-    def _append(self, key: Any, entries: list[dict[str, Any]]) -> None:
+    def _append(self, key: Any, given: list[dict[str, Any]]) -> None:
         kept, subpath = self._of(key)
+        check_type(given, (list, tuple), "a list of entries")
+        entries = list(given)
+        for one in entries:
+            check_type(one, dict, "entries that are dicts")
 
         def make() -> list[Draft]:
             new = kept.new_of(subpath, entries)
+            if not new and kept.catch_up():  # they are on record, unless the session was deleted meanwhile
+                new = kept.new_of(subpath, entries)
             if not new:
                 return []
+            _refuse_overtaken(kept)
             keys = [str(one.get("uuid") or made) for one, made in zip(new, new_keys(len(new)), strict=True)]
             lane = subpath.rpartition("/")[2]
-            reading = [
-                row(number, keys[number], entry, said, lane=lane)
-                for number, entry in enumerate(new)
-                if (said := neutral(entry))
+            lines = [as_line(one) for one in new]
+            rows = [
+                made
+                for number, (entry, line) in enumerate(zip(new, lines, strict=True))
+                if (made := _row(number, keys[number], entry, line, lane))
             ]
             more: dict[str, Any] = {"subpath": subpath} if subpath else {"summary": _summed(kept.summary, key, new)}
             first = {} if kept.lines else {"key": {name: str(one) for name, one in key.items()}}
-            data = kept.kept([as_line(one) for one in new], keys, reading, **more, **first)
+            data = kept.kept(lines, keys, rows, **more, **first)
             return [kept.session.log.draft("payload.kept", data)]
 
-        kept.write(make)
+        with kept.lock:
+            try:
+                kept.write(make)
+            except LogMoved:
+                if self._on_conflict != FORK:
+                    raise
+                kept.attach(kept.fork(kept.seen))
+                self.forks.append(kept.name)
+                kept.catch_up()
+                kept.write(make)
+            kept.seen = kept.changed_at
 
     def _load(self, key: Any) -> list[Any] | None:
         kept, subpath = self._of(key)
         with kept.lock:
             kept.catch_up()
             lines = kept.lines.get(subpath)
-            return None if lines is None else [json.loads(line) for line in lines]
+            kept.seen = kept.changed_at
+            return None if lines is None else [parsed(line) for line in lines]
 
-    def _listed(self, project_key: str) -> Iterator[tuple[str, int, Head]]:
-        prefix, last = _prefix(project_key), None
-        while page := self.store.sessions(limit=500, before=last):
-            for head in page:
-                if head.name.startswith(prefix):
-                    kept = self.session(project_key, self._id_of(head, prefix))
-                    with kept.lock:
-                        kept.catch_up()
-                        if "" in kept.lines:
-                            yield kept.id, kept.at // 1000, head
-            last = page[-1]
+    def _all(self, project_key: str) -> list[Any]:
+        """The sessions of a project that have a main transcript: id, when it last changed, summary."""
+        found = listed(self.store, LISTED, self._listed, _prefix(project_key))
+        return [one for head, one in found if head.parent is None]  # the id leads to the session, not to its forks
 
-    def _id_of(self, head: Head, prefix: str) -> str:
-        """The SDK's id of a session: usually a UUID in its name; if not, what its first event says."""
-        rest = head.name.removeprefix(prefix)
-        if _UUID.fullmatch(rest):
-            return rest
-        first = next(self.store.get(head.session).events(upto=1))
-        return str(((first.data or {}).get("metadata") or {}).get("conversation"))
+    def _listed(self, session: Session, _head: Head) -> list[Any] | None:
+        kept = Transcripts(self.store, FRAMEWORK, "-", name="-")
+        id_ = replay(session, kept).get("conversation")
+        return [str(id_), kept.at // 1000, kept.summary] if "" in kept.lines else None
 
     def _summaries(self, project_key: str) -> list[Any]:
-        found = []
-        for id_, at, _head in self._listed(project_key):
-            summary = self.session(project_key, id_).summary
-            if summary is not None:
-                found.append({"session_id": id_, "mtime": at, "data": summary})
-        return found
+        return [
+            {"session_id": id_, "mtime": at, "data": summary}
+            for id_, at, summary in self._all(project_key)
+            if summary is not None
+        ]
 
     def _delete(self, key: Any) -> None:
         kept, subpath = self._of(key)
@@ -211,6 +299,45 @@ class OnrecordSessionStore:
         with kept.lock:
             kept.catch_up()
             return [subpath for subpath in kept.lines if subpath]
+
+
+async def _awaited(call: Callable[[], R]) -> R:
+    """Run a call on a thread; our errors become errors of the SDK, if it is installed."""
+    with _speaking():
+        return await settled(call)
+
+
+@contextmanager
+def _speaking() -> Iterator[None]:
+    try:
+        yield
+    except OnrecordError as problem:
+        try:
+            from claude_agent_sdk import ClaudeSDKError
+        except ImportError:
+            raise problem from None
+        raise theirs(problem, ClaudeSDKError) from problem
+
+
+async def _mirrored(kept: Transcripts, call: str) -> bool:
+    """Wait for the entry of a tool call, which the SDK flushes beside the hook; whether it came."""
+    for _ in range(int(MIRROR_SECONDS / _POLL_SECONDS)):
+        lines = kept.lines.get("") or []
+        if any(call in line for line in lines[-_RECENT:]):
+            return True
+        await asyncio.sleep(_POLL_SECONDS)
+    return False
+
+
+def _refuse_overtaken(kept: Transcripts) -> None:
+    if kept.on_conflict != QUEUE and kept.seen and kept.changed_at > kept.seen:
+        raise LogMoved(
+            f"another process continued session {kept.id!r} at position {kept.changed_at}; this one has read up to "
+            f"position {kept.seen}",
+            hint='resume the session again, or choose on_conflict="queue" or "fork"',
+            expected=kept.seen,
+            actual=kept.changed_at,
+        )
 
 
 def _prefix(project_key: str) -> str:
@@ -230,12 +357,60 @@ def _name(project_key: str, session_id: str) -> str:
 def _summed(before: dict[str, Any] | None, key: Any, new: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The summary after these entries, by the SDK's own fold; None if the SDK is not installed."""
     try:
-        from claude_agent_sdk import fold_session_summary
+        import claude_agent_sdk
     except ImportError:
         return before
+    fold = _fold_of(claude_agent_sdk)
     previous = None if before is None else {"session_id": key["session_id"], "mtime": 0, "data": before}
-    summed: dict[str, Any] = fold_session_summary(previous, key, new)["data"]
+    summed: dict[str, Any] = fold(previous, key, new)["data"]
     return summed
+
+
+@cache
+def _fold_of(_sdk: ModuleType) -> Callable[..., Any]:
+    """The fold of summaries, looked for once."""
+    with required("claude-agent-sdk", "claude_agent_sdk", "0.2.182"):
+        from claude_agent_sdk import fold_session_summary
+    found: Callable[..., Any] = fold_session_summary
+    return found
+
+
+def _row(number: int, key: str, entry: dict[str, Any], line: str, lane: str) -> Any:
+    """What an entry says, as a row of the reading; the usual forms without a search."""
+    quick = reading(entry) if "\\u" not in line else None  # an escape may be that of a lone surrogate
+    if quick is not None:
+        return read_row(number, key, quick, lane=lane)
+    said = neutral(entry)
+    return row(number, key, entry, said, lane=lane) if said else None
+
+
+def reading(entry: dict[str, Any]) -> list[Item] | None:
+    """What an entry says, with references to it; None if it has another form than text, tool calls and results."""
+    message = entry.get("message")
+    if entry.get("type") not in ("user", "assistant") or type(message) is not dict or entry.get("isMeta"):
+        return None
+    role, content, at = message.get("role"), message.get("content"), "/message/content"
+    if role not in ("user", "assistant") or not content:
+        return None
+    if type(content) is str:
+        return [{"role": role, "content": reference(at, content)}]
+    results: list[Item] = []
+    texts: list[Any] = []
+    calls: list[Item] = []
+    for number, part in enumerate(content if type(content) is list else [None]):
+        match part:
+            case {"type": "text", "text": str(text)} if len(part) == 2:  # noqa: PLR2004 - nothing beside the text
+                texts.append(reference(f"{at}/{number}/text", text))
+            case {"type": "tool_use", "id": str(id_), "name": str(name), "input": dict()} if role == "assistant":
+                calls.append({"id": id_, "name": name, "arguments": {REFERENCE: f"{at}/{number}/input"}})
+            case {"type": "tool_result", "tool_use_id": str(call), "content": str(text)} if not part.get("is_error"):
+                results.append({"role": "tool", "call": call, "content": reference(f"{at}/{number}/content", text)})
+            case _:
+                return None
+    if len({call["id"] for call in calls}) != len(calls):
+        return None
+    said = [{"role": role, "content": joined(texts, "\n")} | ({"tool_calls": calls} if calls else {})]
+    return results + (said if texts or calls else [])
 
 
 def neutral(entry: dict[str, Any]) -> list[Item]:

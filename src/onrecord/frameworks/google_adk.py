@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections import OrderedDict
+from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import sha256
 from threading import RLock
@@ -22,8 +23,22 @@ from uuid import uuid4
 from onrecord.aio import settled
 from onrecord.errors import InvalidInput, LogMoved, NameTaken, OnrecordError
 from onrecord.errors import SessionNotFound as NoSession
-from onrecord.frameworks.conversation import Conversation, row, said_of, session_name, theirs
+from onrecord.frameworks.conversation import (
+    FORK,
+    FORKS_LIMIT,
+    REFUSE,
+    Conversation,
+    Entry,
+    as_line,
+    row,
+    said_of,
+    session_name,
+)
+from onrecord.frameworks.google_adk_events import copied, dumped, is_same, neutral, shares, split
+from onrecord.frameworks.leasing import aalone
+from onrecord.frameworks.listing import listed, opened_with, replay
 from onrecord.frameworks.requiring import required
+from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.log.names import NAME_LIMIT
 
 with required("google-adk", "google", "2.13"):
@@ -42,12 +57,13 @@ with required("google-adk", "google", "2.13"):
         from google.adk.errors._stale_session_error import StaleSessionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from google.adk.sessions.base_session_service import GetSessionConfig
 
     from onrecord.log.events import Draft, Event
-    from onrecord.log.items import Item
+    from onrecord.log.head import Head
+    from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
 
 R = TypeVar("R")
@@ -55,6 +71,8 @@ R = TypeVar("R")
 FRAMEWORK = "google-adk"
 SESSIONS_KEPT = 256
 """How many sessions a service keeps folded in memory."""
+LISTED = "google-adk.1"
+"""The name under which what a list shows of a session is kept."""
 _DIGEST = 8
 
 
@@ -74,22 +92,36 @@ class Kept(Conversation):
         """Fold one event of this session."""
         if event.kind == "payload.retracted":
             self.lines, self.state, self.is_there, self.unshared = [], {}, False, None
+            self.entries.clear()
             return
         self.is_there = True
         self.updated = data.get("at", self.updated)
         self.state |= data.get("state") or {}
-        for line in data.get("lines") or ():
+        for key, line in zip(data.get("keys") or (), data.get("lines") or (), strict=False):
+            self.entries[key] = Entry(key, event.position, line)
             self.lines.append((line, self.updated))
         if data.get("shared"):
             self.unshared = event.id, data["shared"]
+        if isinstance(data.get("forked_as"), str):
+            self.id = data["forked_as"]
 
 
 class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK has an environment of its own
-    """Sessions of ADK, each in a session of ours."""
+    """Sessions of ADK, each in a session of ours.
 
-    def __init__(self, store: SessionStore, *, agent: str = "main") -> None:
+    `on_conflict` says what happens to an event of a session object that was read before another writer appended: it is
+    refused with StaleSessionError (`refuse`), placed behind the others (`queue`), or moved to a fork (`fork`), whose
+    id the session object gets; `forks` has the ids.
+    """
+
+    @speaking(ValueError)
+    def __init__(self, store: SessionStore, *, agent: str = "main", on_conflict: str = REFUSE) -> None:
         self.store = store
+        self.forks: list[str] = []
+        """Sessions that overtaken writers were moved to."""
         self._agent = agent
+        self._on_conflict = on_conflict
+        Kept(store, FRAMEWORK, "check", agent=agent, on_conflict=on_conflict)  # refuses wrong options now
         self._known: OrderedDict[str, Kept] = OrderedDict()
         self._lock = RLock()
 
@@ -121,6 +153,9 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
 
     async def append_event(self, session: AdkSession, event: AdkEvent) -> AdkEvent:
         """Append an event in one durable step; StaleSessionError if the session was read before others appended."""
+        if not isinstance(session, AdkSession) or not isinstance(event, AdkEvent):
+            given = f"{type(session).__name__}, {type(event).__name__}"
+            raise theirs(InvalidInput(f"append_event takes a session and an event, not {given}"), ValueError)
         if event.partial:
             return event
         self._apply_temp_state(session, event)
@@ -134,6 +169,8 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
 
     def kept(self, app_name: str, user_id: str, session_id: str) -> Kept:
         """One session, as it is folded in memory."""
+        if not all(isinstance(one, str) for one in (app_name, user_id, session_id)):
+            raise InvalidInput("app_name, user_id and session_id must be text")
         about = [app_name, user_id, session_id.strip()]
         return self._one(_prefix(app_name, user_id) + _short(about[2]), json.dumps(about))
 
@@ -146,21 +183,25 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         with self._lock:
             found = self._known.get(name)
             if found is None:
-                found = self._known[name] = Kept(self.store, FRAMEWORK, about, name=name, agent=self._agent)
+                found = self._known[name] = Kept(
+                    self.store, FRAMEWORK, about, name=name, agent=self._agent, on_conflict=self._on_conflict
+                )
                 if len(self._known) > SESSIONS_KEPT:
                     self._known.popitem(last=False)
             self._known.move_to_end(name)
             return found
 
     def _create(self, app_name: str, user_id: str, state: dict[str, Any], session_id: str | None) -> AdkSession:
+        if not isinstance(session_id or "", str) or not isinstance(state, dict):
+            raise InvalidInput("a session needs an id that is text and a state that is a dict")
         id_ = (session_id or "").strip() or str(uuid4())
         kept = self.kept(app_name, user_id, id_)
-        own, app, user = _split(state)
+        own, app, user = split(state)
 
         def make() -> list[Draft]:
             if kept.is_there:
                 raise NameTaken(f"Session with id {id_} already exists.", hint="use another id, or get_session")
-            data = {"vendor": FRAMEWORK, "at": time.time(), "state": own} | _shares(app, user)
+            data = {"vendor": FRAMEWORK, "at": time.time(), "state": own} | shares(app, user)
             return [kept.session.log.draft("payload.kept", data)]
 
         kept.write(make)
@@ -201,63 +242,132 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
             return self._session(kept, app_name, user_id, events)
 
     def _session(self, kept: Kept, app_name: str, user_id: str, events: list[Any]) -> AdkSession:
-        state = _copied(kept.state)
-        state |= {State.APP_PREFIX + name: one for name, one in _read(self._shared(app_name, None)).items()}
-        state |= {State.USER_PREFIX + name: one for name, one in _read(self._shared(app_name, user_id)).items()}
-        made = AdkSession(
-            app_name=app_name, user_id=user_id, id=json.loads(kept.id)[2], state=state, events=events,
-            last_update_time=kept.updated,
-        )  # fmt: skip
-        made._storage_update_marker = str(kept.changed_at)  # noqa: SLF001  # as above
-        return made
+        own = (json.loads(kept.id)[2], kept.state, kept.updated, kept.changed_at)
+        return _made(app_name, user_id, own, self._shared_state(app_name, user_id), events)
+
+    def _shared_state(self, app_name: str, user_id: str) -> dict[str, Any]:
+        """What every session of a user has in its state, with the prefixes."""
+        both = ((State.APP_PREFIX, None), (State.USER_PREFIX, user_id))
+        return {prefix + name: one for prefix, of in both for name, one in _read(self._shared(app_name, of)).items()}
 
     def _append(self, session: AdkSession, event: AdkEvent) -> str:
         kept = self.kept(session.app_name, session.user_id, session.id)
-        line = event.model_dump_json(exclude_none=True)
-        own, app, user = _split(event.actions.state_delta if event.actions else {})
-        marker = session._storage_update_marker  # noqa: SLF001  # as above
-
-        def make() -> list[Draft]:
-            if not kept.is_there:
-                raise NoSession(f"Session {session.id} not found.", hint="create_session makes it")
-            if str(kept.changed_at) != marker if marker else kept.updated > session.last_update_time:
-                raise LogMoved(
-                    f"session {session.id} was changed by another writer since it was read",
-                    hint="get the session again, then append", expected=int(marker or 0), actual=kept.changed_at,
-                )  # fmt: skip
-            said = neutral(event)
-            data = kept.kept([line], [event.id], [row(0, event.id, json.loads(line), said)] if said else [])
-            data |= {"at": event.timestamp, "state": own} | _shares(app, user)
-            return [kept.session.log.draft("payload.kept", data)]
-
         with kept.lock:
-            if not kept.catch_up():
+            if not kept.position and not kept.catch_up():
                 raise NoSession(f"Session {session.id} not found.", hint="create_session makes it")
-            kept.write(make)
+            try:
+                kept.write(partial(self._drafts, kept, session, event))
+            except LogMoved:
+                if self._on_conflict == REFUSE:
+                    raise
+                if self._on_conflict == FORK:
+                    read = int(session._storage_update_marker or 0)  # noqa: SLF001  # as above
+                    kept = self._fork(kept, session.app_name, session.user_id, read)
+                    session.id = json.loads(kept.id)[2]
+                kept.write(partial(self._drafts, kept, session, event, is_late=True))
             self._share(kept, session.app_name, session.user_id)
             return str(kept.changed_at)
 
+    def _drafts(self, kept: Kept, session: AdkSession, event: AdkEvent, *, is_late: bool = False) -> list[Draft]:
+        marker = session._storage_update_marker  # noqa: SLF001  # as above
+        if not kept.is_there:
+            raise NoSession(f"Session {session.id} not found.", hint="create_session makes it")
+        if event.id in kept.entries and is_same(kept.entries[event.id].line, event):
+            return []  # a retry whose first reply was lost
+        if not is_late and (str(kept.changed_at) != marker if marker else kept.updated > session.last_update_time):
+            raise LogMoved(
+                f"session {session.id} was changed by another writer since it was read",
+                hint="get the session again, then append", expected=int(marker or 0), actual=kept.changed_at,
+            )  # fmt: skip
+        return self._entry(kept, event)
+
+    def _entry(self, kept: Kept, event: AdkEvent) -> list[Draft]:
+        """An event of ADK as it is kept."""
+        if event.id in kept.entries:
+            raise InvalidInput(f"event {event.id!r:.60} is on record with another content", hint="give it its own id")
+        record = dumped(event)
+        own, app, user = split(event.actions.state_delta if event.actions else {})
+        said = neutral(event)
+        data = kept.kept([as_line(record)], [event.id], [row(0, event.id, record, said)] if said else [])
+        data |= {"at": event.timestamp} | ({"state": own} if own else {}) | shares(app, user)
+        return [kept.session.log.draft("payload.kept", data)]
+
+    def _fork(self, kept: Kept, app_name: str, user_id: str, read: int) -> Kept:
+        """The session as it was read, under an id of its own."""
+        old = json.loads(kept.id)[2]
+        for number in range(1, FORKS_LIMIT):
+            id_ = f"{old}-fork-{number}"
+            fork = self.kept(app_name, user_id, id_)
+            if self.store.named(fork.name) is None:
+                try:
+                    made = kept.session.fork(fork.name, read or None, agent=self._agent)
+                except NameTaken:
+                    continue
+                made.log.record("payload.kept", {"vendor": FRAMEWORK, "forked_as": fork.id})
+                fork.attach(made)
+                fork.catch_up()
+                self.forks.append(id_)
+                return fork
+        raise InvalidInput(f"session {old!r:.80} has {FORKS_LIMIT:,} forks", hint="delete some of them")
+
+    @asynccontextmanager
+    async def alone(self, *, app_name: str, user_id: str, session_id: str) -> AsyncIterator[str]:
+        """Have the lease of a session: no other `alone` of it, in any process, runs meanwhile.
+
+        If another one has it, this one is refused, waits for it (`queue`), or works in a fork (`fork`): what it gives
+        is the id of the session to use.
+        """
+        kept = self.kept(app_name, user_id, session_id)
+        async with aalone(kept, _awaited, partial(self._fork, kept, app_name, user_id, 0)) as has:
+            yield json.loads(has.id)[2]
+
+    def id_of(self, head: Head) -> str:
+        """The id in ADK of the session that is kept under this head."""
+        kept = self._one(head.name, str(opened_with(self.store.get(head.session)).get("conversation") or "[]"))
+        if head.parent is not None:
+            kept.catch_up()  # a fork says itself which one it is
+        found: str = json.loads(kept.id)[2]
+        return found
+
+    # What another store of ADK kept
+
+    def import_shared(self, app_name: str, user_id: str | None, state: dict[str, Any]) -> None:
+        """Record the state that sessions of an app or a user share; once."""
+        if not state:
+            return
+        session = self._shared(app_name, user_id).open()
+        id_ = f"adk/import/{sha256(json.dumps([app_name, user_id, state]).encode()).hexdigest()}"
+        session.log.append(session.log.draft("payload.kept", {"vendor": FRAMEWORK, "state": state}, id=id_))
+
+    def import_session(self, kept: Kept, state: dict[str, Any]) -> None:
+        """Record that there is a session, unless it is on record."""
+        data = {"vendor": FRAMEWORK, "at": time.time(), "state": state}
+        kept.write(lambda: [] if kept.is_there else [kept.session.log.draft("payload.kept", data)])
+
+    def import_event(self, kept: Kept, line: str) -> bool:
+        """Record an event as another store kept it; False if it is on record."""
+        event = AdkEvent.model_validate_json(line)
+        if event.id in kept.entries:
+            return False
+        kept.write(lambda: self._entry(kept, event))
+        return True
+
     def _list(self, app_name: str, user_id: str | None) -> ListSessionsResponse:
-        found = [
-            self._session(kept, app_name, user, [])
-            for kept, user in self._of_app(app_name, user_id)
-        ]  # fmt: skip
+        found: list[AdkSession] = []
+        shared: dict[str, dict[str, Any]] = {}
+        for _head, (user, *own) in listed(self.store, LISTED, self._listed, _prefix(app_name, user_id)):
+            if user not in shared:
+                shared[user] = self._shared_state(app_name, user)
+            found.append(_made(app_name, user, own, shared[user], []))
         found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
         return ListSessionsResponse(sessions=found)
 
-    def _of_app(self, app_name: str, user_id: str | None) -> Iterator[tuple[Kept, str]]:
-        prefix, last = _prefix(app_name, user_id), None
-        while page := self.store.sessions(limit=500, before=last):
-            for head in page:
-                if head.name.startswith(prefix):
-                    first = next(self.store.get(head.session).events(upto=1))
-                    about = ((first.data or {}).get("metadata") or {}).get("conversation") or "[]"
-                    kept = self._one(head.name, about)
-                    with kept.lock:
-                        kept.catch_up()
-                        if kept.is_there:
-                            yield kept, json.loads(about)[1]
-            last = page[-1]
+    def _listed(self, session: Session, _head: Head) -> list[Any] | None:
+        """What a list has of a session: user, id, state, when and where it last changed; None if it is gone."""
+        kept = Kept(self.store, FRAMEWORK, "[]", name="-")
+        first = replay(session, kept).get("conversation") or "[]"
+        own = json.loads(first if kept.id == "[]" else kept.id)  # a fork says itself which one it is
+        return [*own[1:], kept.state, kept.updated, kept.changed_at] if kept.is_there and own else None
 
     def _delete(self, app_name: str, user_id: str, session_id: str) -> None:
         kept = self.kept(app_name, user_id, session_id)
@@ -312,6 +422,17 @@ async def _awaited(call: Callable[[], R]) -> R:
         raise theirs(problem, base) from problem
 
 
+def _made(app_name: str, user_id: str, own: Sequence[Any], shared: dict[str, Any], events: list[Any]) -> AdkSession:
+    """A session as ADK has it."""
+    id_, state, updated, changed_at = own
+    made = AdkSession(
+        app_name=app_name, user_id=user_id, id=id_, state=copied(state) | copied(shared), events=events,
+        last_update_time=updated,
+    )  # fmt: skip
+    made._storage_update_marker = str(changed_at)  # noqa: SLF001  # as above
+    return made
+
+
 def _prefix(app_name: str, user_id: str | None) -> str:
     """How the names of an app's sessions begin; with a user, of that user's sessions."""
     first = f"a{sha256(app_name.encode()).hexdigest()[:_DIGEST]}-"
@@ -325,49 +446,7 @@ def _short(session_id: str) -> str:
     return name if len(name) + 2 * (_DIGEST + 1) + 1 <= NAME_LIMIT else session_name("x", session_id)[-16:]
 
 
-def _split(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The parts of a change of state: of the session, of the app, of the user; temporary values are not kept."""
-    plain = to_jsonable_python(dict(state), fallback=str)
-    app = {name.removeprefix(State.APP_PREFIX): one for name, one in plain.items() if name.startswith(State.APP_PREFIX)}
-    user = {
-        name.removeprefix(State.USER_PREFIX): one for name, one in plain.items() if name.startswith(State.USER_PREFIX)
-    }
-    shared = (State.APP_PREFIX, State.USER_PREFIX, State.TEMP_PREFIX)
-    return {name: one for name, one in plain.items() if not name.startswith(shared)}, app, user
-
-
-def _shares(app: dict[str, Any], user: dict[str, Any]) -> dict[str, Any]:
-    return {"shared": {"app": app, "user": user}} if app or user else {}
-
-
 def _read(kept: Kept) -> dict[str, Any]:
     with kept.lock:
         kept.catch_up()
-        return _copied(kept.state)
-
-
-def _copied(state: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(state))
-    return found
-
-
-def neutral(event: AdkEvent) -> list[Item]:
-    """What an event says, as neutral items."""
-    texts: list[str] = []
-    calls: list[dict[str, Any]] = []
-    results: list[Item] = []
-    for part in (event.content.parts if event.content else None) or ():
-        if part.text and not part.thought:
-            texts.append(part.text)
-        elif part.function_call:
-            one = part.function_call
-            calls.append({"id": one.id or one.name, "name": one.name, "arguments": one.args or {}})
-        elif part.function_response:
-            answer = part.function_response
-            content = json.dumps(to_jsonable_python(answer.response, fallback=str), ensure_ascii=False)
-            results.append({"role": "tool", "call": answer.id or answer.name, "content": content})
-    said: list[Item] = []
-    if texts or calls:
-        role = "user" if event.author == "user" else "assistant"
-        said = [{"role": role, "content": "\n".join(texts)} | ({"tool_calls": calls} if calls else {})]
-    return results + said
+        return copied(kept.state)

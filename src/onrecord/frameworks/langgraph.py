@@ -10,6 +10,7 @@ running when its process ended does not run again.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from onrecord import machine
 from onrecord.aio import settled
 from onrecord.errors import Conflict, InvalidInput, LogMoved, OnrecordError
-from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, session_name, theirs
-from onrecord.frameworks.langgraph_threads import FRAMEWORK, RUN_LINK, Pooling, Thread, put_of, writes_of
+from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, session_name
+from onrecord.frameworks.langgraph_puts import FRAMEWORK, Put
+from onrecord.frameworks.langgraph_threads import RUN_LINK, Rider, Thread, newest_first, run_link, shortened, threads_of
 from onrecord.frameworks.langgraph_values import Values
+from onrecord.frameworks.leasing import aalone, alone
 from onrecord.frameworks.requiring import required
-from onrecord.log.names import ID_LIMIT, link_id
+from onrecord.frameworks.speaking import speaking, theirs
 
-with required("langgraph", "langgraph langchain_core", "1.2"):
+with required("langgraph", "langgraph langchain_core", "1.2", "langgraph-checkpoint", "4.3"):
     from langgraph.checkpoint.base import (
         WRITES_IDX_MAP,
         BaseCheckpointSaver,
@@ -43,7 +46,8 @@ if TYPE_CHECKING:
         DeltaChannelHistory,
     )
 
-    from onrecord.frameworks.langgraph_threads import Key
+    from onrecord.frameworks.langgraph_puts import Pooling
+    from onrecord.frameworks.langgraph_states import Key
     from onrecord.log.events import Draft
     from onrecord.log.head import Head
     from onrecord.session.session_store import SessionStore
@@ -60,6 +64,7 @@ PUT_SECONDS = 0.2
 """How long the writes of a task wait for the checkpoint they belong to, which LangGraph saves in the background."""
 RUN_KEY = "__onrecord_run"
 _PREGEL = "__pregel_"
+_HINTS = {QUEUE: "run it inside of `with saver.alone(thread_id)`, which waits for the other run"}
 
 
 class Run(NamedTuple):
@@ -75,18 +80,15 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
 
     `types` names classes of the state besides those of LangGraph and LangChain: dataclasses, pydantic models, enums
     and named tuples. `on_conflict` says what happens to a run that was overtaken by another run of its thread:
-    `refuse`, or `fork` (it continues in the thread that `forks` names).
+    `refuse`, or `fork` (it continues in the thread that `forks` names). With `queue`, runs inside of `alone` wait for
+    one another; one that was overtaken outside of it is refused.
     """
 
+    @speaking(ValueError)
     def __init__(
         self, store: SessionStore, *, types: Collection[type] = (), agent: str = "main", on_conflict: str = REFUSE
     ) -> None:
         super().__init__()
-        if on_conflict == QUEUE:
-            raise InvalidInput(
-                "LangGraph does not say when a run ends, so another run cannot wait for it",
-                hint='use on_conflict="refuse" or "fork"',
-            )
         self.store = store
         self.forks: list[str] = []
         """Threads that overtaken runs were moved to."""
@@ -115,16 +117,33 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             self._threads.move_to_end(id_)
             return found
 
+    @contextmanager
+    def alone(self, thread_id: str) -> Iterator[str]:
+        """Have the lease of a thread: no other `alone` of it, in any process, runs meanwhile.
+
+        If another one has it, this one is refused, waits for it (`queue`), or continues in a fork (`fork`): what it
+        gives is the id of the thread to run.
+        """
+        with ExitStack() as held:
+            thread = self.thread(thread_id)
+            yield called(partial(held.enter_context, alone(thread, partial(self._beside, thread)))).id
+
+    @asynccontextmanager
+    async def aalone(self, thread_id: str) -> AsyncIterator[str]:
+        """See `alone`; waiting does not block the event loop."""
+        thread = self.thread(thread_id)
+        async with aalone(thread, lambda call: settled(partial(called, call)), partial(self._beside, thread)) as has:
+            yield has.id
+
+    def _beside(self, thread: Thread) -> Thread:
+        """A fork of a thread, which has the id of its session."""
+        name = thread.fork(None).name
+        self.forks.append(name)
+        return self.thread(name)
+
     def _every_thread(self) -> Iterator[Thread]:
         """The threads of this store's project, the latest activity first."""
-        last: Head | None = None
-        while page := self.store.sessions(limit=500, before=last):
-            for head in page:
-                first = next(self.store.get(head.session).events(upto=1), None)
-                about = (first.data or {}).get("metadata") or {} if first else {}
-                if about.get("framework") == FRAMEWORK:
-                    yield self._thread_of(head, str(about.get("conversation")))
-            last = page[-1]
+        yield from (self._thread_of(head, id_) for head, id_ in threads_of(self.store))
 
     def _thread_of(self, head: Head, id_: str) -> Thread:
         if session_name(id_) == head.name:
@@ -140,7 +159,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return called(partial(self._get_tuple, config))
 
     def _get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        conf = config["configurable"]
+        conf = _conf(config)
         thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
         with thread.lock:
             thread.catch_up()
@@ -166,7 +185,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return CheckpointTuple(
             config=_config(thread.id, key[0], key[1], run),
             checkpoint=thread.checkpoint(key),  # type: ignore[arg-type]  # the dict that LangGraph gave us
-            metadata=thread.decoded(node.metadata),
+            metadata=thread.decoded(node.state.metadata),
             parent_config=parent,
             pending_writes=thread.pending(key),
         )
@@ -175,27 +194,34 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig | None, *, filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's name
         before: RunnableConfig | None = None, limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:  # fmt: skip
-        """Checkpoints, the newest first."""
-        yield from called(partial(self._list, config, filter, before, limit))
+        """Checkpoints, the newest first; threads are read as they are asked for."""
+        threads = self._list(config, filter, before, limit)
+        while (of_one := called(partial(next, threads, None))) is not None:
+            yield from of_one
 
     def _list(
         self, config: RunnableConfig | None, filter_: dict[str, Any] | None, before: RunnableConfig | None,
         limit: int | None,
-    ) -> Tuples:  # fmt: skip
+    ) -> Iterator[Tuples]:  # fmt: skip
+        """The checkpoints of each thread; no lock is held while the caller looks at them."""
         conf = config["configurable"] if config else {}
         threads = [self.thread(conf["thread_id"])] if "thread_id" in conf else self._every_thread()
         last = before["configurable"].get("checkpoint_id") if before else None
-        found: Tuples = []
+        left = limit
         for thread in threads:
+            found: Tuples = []
             with thread.lock:
                 thread.catch_up()
-                for key in _newest_first(thread, conf, last):
-                    if limit is not None and len(found) >= limit:
-                        return found
-                    metadata = thread.decoded(thread.nodes[key].metadata)
+                for key in newest_first(thread, conf, last):
+                    if left is not None and len(found) >= left:
+                        break
+                    metadata = thread.decoded(thread.nodes[key].state.metadata)
                     if all(name in metadata and metadata[name] == one for name, one in (filter_ or {}).items()):
                         found.append(self._tuple(thread, key))
-        return found
+            yield found
+            left = None if left is None else left - len(found)
+            if left == 0:
+                return
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -204,7 +230,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return called(partial(self._delta_history, config, channels))
 
     def _delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-        conf = config["configurable"]
+        conf = _conf(config)
         thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
         with thread.lock:
             thread.catch_up()
@@ -213,13 +239,15 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             seeds: dict[str, Any] = {}
             id_ = target.parent if target else None
             # Deleted checkpoints are part of the walk: the ones that continue them need their writes.
-            while id_ and (node := thread.nodes.get((ns, id_))) and len(seeds) < len(found):
+            seen: set[str] = set()
+            while id_ and id_ not in seen and (node := thread.nodes.get((ns, id_))) and len(seeds) < len(found):
+                seen.add(id_)  # a caller may have put a checkpoint that continues one of its own successors
                 for write in reversed(thread.pending((ns, id_))):
                     if write[1] in found and write[1] not in seeds:
                         found[write[1]].append(write)
                 for channel in found:
-                    if channel not in seeds and channel in node.values:
-                        seeds[channel] = thread.value(node.values[channel])
+                    if channel not in seeds and channel in node.state.values:
+                        seeds[channel] = thread.value(node.state.values[channel])
                 id_ = node.parent
         return {
             channel: {"writes": writes[::-1], **({"seed": seeds[channel]} if channel in seeds else {})}  # type: ignore[typeddict-item]  # the seed is optional
@@ -233,33 +261,32 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:  # fmt: skip
         """Keep a checkpoint: what it adds to its parent, in one durable step."""
-        return called(partial(self._put, config, checkpoint, metadata))
+        return called(partial(self._put, config, checkpoint, metadata, new_versions))
 
-    def _put(self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> RunnableConfig:
-        conf = config["configurable"]
+    def _put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
+    ) -> RunnableConfig:
+        conf = _conf(config)
+        if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("id"), str):
+            raise InvalidInput(f"a checkpoint is a dict with an id, not {type(checkpoint).__name__}")
         key, parent = (conf.get("checkpoint_ns", ""), checkpoint["id"]), conf.get("checkpoint_id")
         about = dict(get_checkpoint_metadata(config, metadata))
         thread = self._thread_of_run(conf)
 
-        pooling = Pooling(thread)
-
-        def make() -> list[Draft]:
-            nonlocal pooling
+        def draft(pooling: Pooling, data: dict[str, Any]) -> Draft:
             self._refuse_overtaken(thread, conf, key[0], parent)
-            pooling = Pooling(thread)
-            put = put_of(pooling, key, parent, dict(checkpoint), about)
             run = about.get("run_id")
-            link = None if not isinstance(run, str) or run in thread.runs else _run_link(run)
-            return [thread.session.log.draft("payload.kept", pooling.payload(put=put), id=link)]
+            link = None if not isinstance(run, str) or run in thread.runs else run_link(run)
+            return thread.session.log.draft("payload.kept", pooling.payload(**data), id=link)
 
+        put = Put(key, parent, checkpoint, about, versions or {})
         try:
-            thread.write(make)
+            thread.riding.write(put, draft)
         except LogMoved:
             if thread.on_conflict != FORK:
                 raise
             thread = self._fork(thread, conf)
-            thread.write(make)
-        pooling.settle()
+            thread.riding.write(put, draft)
         self._went_on(conf)
         return _config(thread.id, *key, conf.get(RUN_KEY))
 
@@ -279,7 +306,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             return
         raise LogMoved(
             f"another run continued thread {thread.id!r}; this run started from an older checkpoint",
-            hint='run it again, or choose on_conflict="fork"',
+            hint=_HINTS.get(thread.on_conflict, 'run it again, or choose on_conflict="fork"'),
             expected=thread.nodes[ns, parent].position if parent and (ns, parent) in thread.nodes else 0,
             actual=thread.position,
         )
@@ -312,20 +339,20 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> None:
-        conf = config["configurable"]
+        conf = _conf(config)
+        if not isinstance(conf.get("checkpoint_id"), str):
+            raise InvalidInput("the config of writes has no checkpoint_id", hint="use the config that `put` returned")
         key = (conf.get("checkpoint_ns", ""), conf["checkpoint_id"])
         thread = self._thread_of_run(conf)
         numbered = [(WRITES_IDX_MAP.get(channel, n), channel, value) for n, (channel, value) in enumerate(writes)]
 
+        rider = Rider(key, numbered, task_id, task_path)
         if any(name.startswith(_PREGEL) for name in conf):
+            if all(index >= 0 for index, _channel, _value in numbered) and thread.riding.wait(rider):
+                return
             thread.wait_for(key, PUT_SECONDS)
 
-        def make() -> list[Draft]:
-            pooling = Pooling(thread)
-            data = writes_of(pooling, key, numbered, task_id, task_path)
-            return [thread.session.log.draft("payload.kept", pooling.payload(writes=data))] if data else []
-
-        thread.write(make)
+        thread.riding.write_alone(rider)
 
     # Deleting and copying
 
@@ -346,7 +373,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
 
     def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
         for run in run_ids:
-            names = [self.store.get(one).name for one in self.store.linked(RUN_LINK, _shortened(run))]
+            names = [self.store.get(one).name for one in self.store.linked(RUN_LINK, shortened(run))]
             seen: set[str] = set()
             while names:
                 name = names.pop()
@@ -397,8 +424,10 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None, limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:  # fmt: skip
         """See `list`."""
-        for one in await settled(lambda: called(partial(self._list, config, filter, before, limit))):
-            yield one
+        threads = self._list(config, filter, before, limit)
+        while (of_one := await settled(lambda: called(partial(next, threads, None)))) is not None:
+            for one in of_one:
+                yield one
 
     async def aput(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata,
@@ -444,6 +473,16 @@ def called(call: Callable[[], R]) -> R:
         raise theirs(problem, InvalidUpdateError) from problem
 
 
+def _conf(config: RunnableConfig) -> dict[str, Any]:
+    """The part of a config that names a thread."""
+    conf = config.get("configurable") if isinstance(config, dict) else None
+    if not isinstance(conf, dict) or conf.get("thread_id") in (None, ""):
+        raise InvalidInput(
+            "the config names no thread", hint='pass {"configurable": {"thread_id": "any text"}} to the graph'
+        )
+    return conf
+
+
 def _config(thread_id: str, ns: str, id_: str | None, run: str | None = None) -> RunnableConfig:
     conf = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id_}
     return {"configurable": conf | ({RUN_KEY: run} if run else {})}
@@ -451,30 +490,3 @@ def _config(thread_id: str, ns: str, id_: str | None, run: str | None = None) ->
 
 def _drafts(thread: Thread, kind: str, data: dict[str, Any]) -> Sequence[Draft]:
     return [thread.session.log.draft(kind, data)]
-
-
-def _newest_first(thread: Thread, conf: dict[str, Any], before: str | None) -> Iterator[Key]:
-    """The checkpoints that are wanted, by position: of one namespace or of all, one or all, before one or not."""
-    wanted, ns = conf.get("checkpoint_id"), conf.get("checkpoint_ns")
-    keys = [(space, id_) for space, order in thread.order.items() for id_ in order if ns is None or space == ns]
-    keys.sort(key=lambda key: thread.nodes[key].position, reverse=True)
-    ends = [thread.nodes[key].position for key in keys if key[1] == before]
-    for key in keys:
-        node = thread.nodes[key]
-        if not node.hidden and (not wanted or key[1] == wanted) and (not ends or node.position < min(ends)):
-            yield key
-
-
-def _shortened(run: str) -> str:
-    """A run's id as part of an event id."""
-    room = ID_LIMIT - len(link_id(RUN_LINK, "x"))
-    if len(run) <= room and run.isprintable() and run:
-        return run
-    from hashlib import sha256
-
-    return sha256(run.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _run_link(run: str) -> str:
-    """The id of the first checkpoint of a run, by which its session is found."""
-    return link_id(RUN_LINK, _shortened(run))

@@ -7,74 +7,50 @@ versions. Texts are in the pool once. So a log grows with what was said, not wit
 from __future__ import annotations
 
 import json
-import re
-from copy import deepcopy
+import time
+from collections import OrderedDict
+from contextlib import suppress
+from hashlib import sha256
 from threading import Condition
-from typing import TYPE_CHECKING, Any, NamedTuple
+from threading import Event as Signal
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage
-
-from onrecord.frameworks.conversation import Conversation, row
-from onrecord.frameworks.langgraph_values import (
-    POOLED,
-    TAG,
-    VALUE,
-    Pool,
-    Values,
-    as_text,
-    neutral,
+from onrecord.errors import DamagedLog, OnrecordError
+from onrecord.frameworks.conversation import Conversation
+from onrecord.frameworks.langgraph_puts import (
+    FRAMEWORK,
+    Generation,
+    Pooling,
+    pooled,
+    put_of,
+    unshaped_writes,
+    writes_of,
 )
+from onrecord.frameworks.langgraph_states import Listed, Node
+from onrecord.frameworks.langgraph_steps import filled, ids_of, pooled_writes, step_of
+from onrecord.frameworks.langgraph_values import Pool, Values, fresh
+from onrecord.frameworks.listing import listed, opened_with
+from onrecord.log.names import ID_LIMIT, link_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from onrecord.log.events import Event
+    from onrecord.frameworks.langgraph_puts import Put
+    from onrecord.frameworks.langgraph_states import Key
+    from onrecord.log.events import Draft, Event
+    from onrecord.log.head import Head
+    from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
 
-FRAMEWORK = "langgraph"
 RUN_LINK = "langgraph-run"
-_ATOMS = frozenset({str, int, float, bool, type(None)})
-_POOLED_TEXT = re.compile(rf'\{{"{TAG}":"{POOLED}","{VALUE}":(\d+)\}}')
-_OWN = ("id", "channel_values", "channel_versions", "versions_seen")
-
-Key = tuple[str, str]
-"""Namespace and id of a checkpoint."""
-
-
-class Listed:
-    """A list that shares its beginning with the list it continues: the texts of its elements."""
-
-    __slots__ = ("buffer", "length")
-
-    def __init__(self, buffer: list[str], length: int) -> None:
-        self.buffer, self.length = buffer, length
-
-    def followed_by(self, kept: int, more: Sequence[str]) -> Listed:
-        """The list with its first `kept` elements and then `more`."""
-        if kept == len(self.buffer):
-            self.buffer.extend(more)
-            return Listed(self.buffer, kept + len(more))
-        return Listed([*self.buffer[:kept], *more], kept + len(more))
-
-    def texts(self) -> list[str]:
-        """Its elements."""
-        return self.buffer[: self.length]
-
-
-class Node:
-    """One checkpoint: what it holds, as texts."""
-
-    __slots__ = ("hidden", "metadata", "ns", "parent", "position", "rest", "seen", "values", "versions")
-
-    def __init__(self, ns: str, parent: str | None, position: int, base: Node | None) -> None:
-        self.ns, self.parent, self.position = ns, parent, position
-        self.values: dict[str, str | Listed] = dict(base.values) if base else {}
-        self.versions: dict[str, Any] = dict(base.versions) if base else {}
-        self.seen: dict[str, Any] = dict(base.seen) if base else {}
-        self.metadata: dict[str, Any] = dict(base.metadata) if base else {}
-        self.rest: dict[str, Any] = {}
-        self.hidden = False
-        """Deleted, and still needed by checkpoints that continue it."""
+LISTED = "langgraph.1"
+"""The name under which it is kept whether a session is a thread, and which."""
+RIDE_SECONDS = 0.05
+"""How long the writes of a task wait for the next checkpoint, to be on record in the same step."""
+RIDES_OFF = 8
+"""How many writes do not wait after one that waited in vain."""
+GENERATIONS_KEPT = 8
+"""How many lists of messages of a thread, states and writes, are known and need not be encoded again."""
 
 
 class Thread(Conversation):
@@ -83,6 +59,10 @@ class Thread(Conversation):
     def __init__(self, store: SessionStore, id: str, values: Values, **options: Any) -> None:
         self.values = values
         self._arrived = Condition()
+        self._waiters = 0
+        self.failed: OnrecordError | None = None
+        """Why the last checkpoint could not be recorded, if it could not."""
+        self.riding = Riding(self)
         super().__init__(store, FRAMEWORK, id, **options)
 
     def _forget(self) -> None:
@@ -93,11 +73,15 @@ class Thread(Conversation):
 
     def _reset(self) -> None:
         self.pool = Pool()
-        self.cache: dict[int, Cached] = {}
-        """Messages of the newest state that need not be encoded again, by identity."""
+        self.generations: OrderedDict[int, Generation] = OrderedDict()
+        """Messages of states that runs have read or written, by the identity of the first."""
+        self._shapes: dict[int, Any] = {}
         self.nodes: dict[Key, Node] = {}
         self.order: dict[str, list[str]] = {}
-        self.writes: dict[Key, dict[tuple[str, int], tuple[str, str, str]]] = {}
+        self._writes: dict[Key, list[tuple[Any, ...]]] = {}
+        """What tasks wrote, as their payloads have it: shape, payload, and the number that the shape counts from."""
+        self._written: dict[Key, tuple[int, dict[tuple[str, int], tuple[str, str, str]]]] = {}
+        self._is_read = False
         self.runs: set[str] = set()
 
     # Folding
@@ -107,57 +91,93 @@ class Thread(Conversation):
         if event.kind == "payload.retracted":
             self._retract(data)
             return
-        for text in data.get("lines") or ():
-            self.pool.add(text)
-        for number, id_ in data.get("ids") or ():
-            self.pool.claim(number, id_)
+        start = len(self.pool.texts)
+        if "lines" in data:
+            self.pool.texts += data["lines"]
+        if "ids" in data:
+            for number, id_ in data["ids"]:
+                self.pool.claim(number, id_)
+        if "writes" in data:
+            writes = data["writes"]
+            for one in (writes,) if isinstance(writes, dict) else writes:
+                self._fold_writes(one)
+        if "step" in data:
+            self._fold_step(event.position, data["step"], start)
+            return  # nearly all events of a long thread come this way
         if isinstance(data.get("put"), dict):
-            self._fold_put(event.position, data["put"])
-        if isinstance(data.get("writes"), dict):
-            self._fold_writes(data["writes"])
+            put = data["put"]
+            self._fold_put(event.position, put, start, self._shape(put["shape"]) if "shape" in put else {})
         if isinstance(data.get("copied_to"), str):
             self.copies.append(data["copied_to"])
         if isinstance(data.get("thread"), str):
             self.id = data["thread"]
 
-    def _fold_put(self, position: int, put: dict[str, Any]) -> None:
+    def _fold_step(self, position: int, step: list[Any], start: int) -> None:
+        """Fold a checkpoint that is kept as its shape, and the writes that came with it."""
+        number, later, digits, *rest = step
+        shape, ids = self._shape(number), ids_of(digits)
+        put: dict[str, Any] = {**rest[0], "shape": number} if rest else {"shape": number}
+        if later is not None:
+            put["later"] = later
+        if "named" not in shape:
+            put["id"] = next(ids)
+        if "writes" in shape:
+            ns = put.get("ns", "")
+            of = self._writes.setdefault((ns, self.order[ns][-1]), [])
+            of += [(next(ids), writes, start) for writes in shape["writes"]]
+        if "ids" in shape:
+            for near in shape["ids"]:
+                self.pool.claim(start + near, next(ids))
+        self._fold_put(position, put, start, shape)
+
+    def _fold_put(self, position: int, put: dict[str, Any], start: int, shape: dict[str, Any]) -> None:
         ns, id_ = put.get("ns", ""), put["id"]
         order = self.order.setdefault(ns, [])
         parent = put["parent"] if "parent" in put else (order[-1] if order else None)
-        base = self.nodes.get((ns, put["base"])) if "base" in put else self.nodes.get((ns, parent or ""))
-        node = Node(ns, parent, position, base)
-        for channel, kept in put.get("set", {}).items():
-            if isinstance(kept, str):
-                node.values[channel] = kept
-            else:
-                old = base.values.get(channel) if base else None
-                start = old if isinstance(old, Listed) else Listed([], 0)
-                more = [_pooled(one) if isinstance(one, int) else one for one in kept[1:]]
-                node.values[channel] = start.followed_by(kept[0], more)
-        node.rest = dict(base.rest) if base else {}
-        for name in ("values", "versions", "seen", "metadata", "rest"):
-            for gone in put.get(f"no_{name}", ()):
-                getattr(node, name).pop(gone, None)
-        node.versions |= put.get("versions", {})
-        node.seen |= put.get("seen", {})
-        node.metadata |= put.get("metadata", {})
-        node.rest |= put.get("rest", {})
+        base = self.nodes.get((ns, put.get("base", parent or "")))
+        node = Node(ns, parent, position, base, put=put, shape=shape, start=start)
         if (ns, id_) not in self.nodes or self.nodes[ns, id_].hidden:
-            if id_ in order:
+            if (ns, id_) in self.nodes:
                 order.remove(id_)
             order.append(id_)
         self.nodes[ns, id_] = node
-        with self._arrived:
-            self._arrived.notify_all()
-        run = node.metadata.get("run_id")
-        if isinstance(run, str):
-            self.runs.add(run)
+        if self._waiters:
+            with self._arrived:
+                self._arrived.notify_all()
+        if isinstance(node.run, str):
+            self.runs.add(node.run)
 
     def _fold_writes(self, data: dict[str, Any]) -> None:
         ns = data.get("ns", "")
-        written = self.writes.setdefault((ns, data["id"] if "id" in data else self.order[ns][-1]), {})
-        for index, channel, text in data["of"]:
-            written[data["task"], index] = (data.get("path", ""), channel, text)
+        key = (ns, data["id"] if "id" in data else self.order[ns][-1])
+        self._writes.setdefault(key, []).append((data["task"], data))
+
+    def written(self, key: Key) -> dict[tuple[str, int], tuple[str, str, str]]:
+        """What the tasks of a checkpoint wrote: path, channel and text by task and index."""
+        kept = self._writes.get(key, ())
+        done, found = self._written.get(key, (0, {}))
+        for task, of, *start in kept[done:]:
+            if start:
+                path, *rows = of
+                rows = [(index, channel, _text_of(value, start[0])) for index, channel, value in rows]
+            elif "shape" in of:
+                path, rows = unshaped_writes(of, self._shape(of["shape"]))
+            else:
+                path, rows = of.get("path", ""), of.get("of") or ()
+            for index, channel, text in rows:
+                found[task, index] = (path, channel, text)
+        if kept:
+            self._written[key] = len(kept), found
+        return found
+
+    def _shape(self, number: int) -> Any:
+        found = self._shapes.get(number)
+        if found is None:
+            try:
+                found = self._shapes[number] = json.loads(self.pool.texts[number])
+            except (IndexError, ValueError) as problem:
+                raise DamagedLog(f"a checkpoint of LangGraph cannot be read: {problem}") from None
+        return found
 
     def _retract(self, data: dict[str, Any]) -> None:
         if data.get("all"):
@@ -166,16 +186,31 @@ class Thread(Conversation):
         runs, ids = set(data.get("runs") or ()), set()
         for (ns, id_), node in self.nodes.items():
             newest = data.get("keep_latest") and self.head(ns) != id_
-            if newest or (runs and node.metadata.get("run_id") in runs):
+            if newest or (runs and node.run in runs):
                 ids.add((ns, id_))
         for key in ids:
             self.nodes[key].hidden = True
         self.runs -= runs
 
     def wait_for(self, key: Key, seconds: float) -> None:
-        """Wait until a checkpoint is on record, so that what its tasks write comes after it."""
+        """Wait until a checkpoint is on record, so that what its tasks write comes after it.
+
+        If it could not be recorded, or the one before it, its writes fail alike.
+        """
         with self._arrived:
-            self._arrived.wait_for(lambda: key in self.nodes, seconds)
+            self._waiters += 1  # before the first look, so that a checkpoint that arrives after it wakes us
+            try:
+                self._arrived.wait_for(lambda: key in self.nodes or self.failed, seconds)
+            finally:
+                self._waiters -= 1
+        if key not in self.nodes and self.failed is not None:
+            raise self.failed
+
+    def fail(self, problem: OnrecordError) -> None:
+        """Note that a checkpoint could not be recorded."""
+        with self._arrived:
+            self.failed = problem
+            self._arrived.notify_all()
 
     # Reading
 
@@ -190,13 +225,27 @@ class Thread(Conversation):
         """The value of a channel."""
         if not isinstance(kept, Listed):
             return self.text(kept)
-        found = []
-        for text in kept.texts():
-            value = self.text(text)
-            if isinstance(value, BaseMessage):
-                self.cache[id(value)] = Cached(value, _snapshot(value), text)
-            found.append(value)
-        return found
+        refs: list[Any] = kept.refs()
+        if not refs or not all(type(ref) is int for ref in refs):
+            return [self.element(ref) for ref in refs]
+        if not self._is_read:  # most processes read a thread once: what they get needs no copy yet
+            self._is_read = True
+            return self.values.messages(refs, self.pool)
+        first = [self.values.prototype(ref, self.pool) for ref in refs]
+        found = [fresh(one) for one in first]
+        self.remember(Generation(found, [one.__dict__ for one in first], refs))
+        return found[:]
+
+    def element(self, ref: Any) -> Any:
+        """An element of a list."""
+        return fresh(self.values.prototype(ref, self.pool)) if type(ref) is int else self.text(str(ref))
+
+    def remember(self, generation: Generation) -> None:
+        """Keep what need not be encoded again."""
+        self.generations.pop(id(generation.objects[0]), None)
+        self.generations[id(generation.objects[0])] = generation
+        if len(self.generations) > GENERATIONS_KEPT:
+            self.generations.popitem(last=False)
 
     def text(self, text: str) -> Any:
         """The value that a text encodes."""
@@ -204,7 +253,7 @@ class Thread(Conversation):
 
     def checkpoint(self, key: Key) -> dict[str, Any]:
         """A checkpoint as LangGraph had it."""
-        node = self.nodes[key]
+        node = self.nodes[key].state
         return {
             **self.decoded(node.rest), "id": key[1],
             "channel_values": {channel: self.value(kept) for channel, kept in node.values.items()},
@@ -218,182 +267,156 @@ class Thread(Conversation):
     def pending(self, key: Key) -> list[tuple[str, str, Any]]:
         """The writes of a checkpoint's tasks, in the order in which a run applies them."""
         found = sorted(
-            (path, task, index, channel, text)
-            for (task, index), (path, channel, text) in self.writes.get(key, {}).items()
+            (path, task, index, channel, text) for (task, index), (path, channel, text) in self.written(key).items()
         )
         return [(task, channel, self.text(text)) for _path, task, _index, channel, text in found]
 
 
-class Cached(NamedTuple):
-    """A message, what it said when it was encoded, and the text of that."""
-
-    message: BaseMessage
-    said: dict[str, Any]
-    text: str
+def _text_of(value: str | list[int], start: int) -> str:
+    """A value that a shape has: messages, or a text; numbers count from `start`."""
+    return filled(value, start) if isinstance(value, str) else f"[{','.join(pooled(one + start) for one in value)}]"
 
 
-def _snapshot(message: BaseMessage) -> dict[str, Any]:
-    """The fields of a message, safe from later changes of it."""
-    return {name: part if type(part) in _ATOMS else deepcopy(part) for name, part in message.__dict__.items()}
+class Rider:
+    """Writes of a task that wait for the next checkpoint, to be on record in the same durable step."""
+
+    def __init__(self, key: Key, writes: Sequence[tuple[int, str, Any]], task: str, path: str) -> None:
+        self.key, self.writes, self.task, self.path = key, writes, task, path
+        self.over = Signal()
+        """Set when it is decided: on record, or to go alone."""
+        self.on_record = False
+
+    def data(self, pooling: Pooling) -> dict[str, Any] | None:
+        """The payload of these writes."""
+        return writes_of(pooling, self.key, self.writes, self.task, self.path)
 
 
-class Pooling:
-    """New texts of one append: their numbers, and what they say."""
+class Riding:
+    """What waits in a thread for its next checkpoint."""
 
     def __init__(self, thread: Thread) -> None:
-        self.thread = thread
-        self.lines: list[str] = []
-        self.reading: list[dict[str, Any]] = []
-        self.ids: dict[int, str] = {}
-        self.used: dict[int, Cached] = {}
-        self._numbers: dict[str, int] = {}
+        self._thread = thread
+        self._waiting: list[Rider] = []
+        self._off = 0
+        self._followed: set[Key] = set()
+        """The checkpoint that the last one continued, in each namespace."""
 
-    def keep(self, text: str, message: BaseMessage | None) -> int:
-        """The number of a text in the pool, see `Keep`; a new one is added."""
-        pool = self.thread.pool
-        number = pool.numbers.get(text, self._numbers.get(text))
-        if number is None:
-            number = self._add(text, message)
-        if message is None or message.id is None:
-            return number
-        owner = self.ids.get(number) or pool.ids.get(number)
-        if owner is None and message.id not in pool.known:
-            self.ids[number] = owner = message.id
-        elif owner != message.id and message.id not in pool.known and message.id not in self.ids.values():
-            number = self._add(text, message)  # the same words were said again
-            owner = message.id
-        return -number - 1 if owner == message.id else number
+    def wait(self, rider: Rider) -> bool:
+        """Wait for a checkpoint; whether it took these writes along."""
+        if self._off:
+            self._off -= 1
+            return False
+        if rider.key in self._followed:
+            return False  # the checkpoint that it could go with is on record
+        self._waiting.append(rider)
+        if not rider.over.wait(RIDE_SECONDS):
+            with suppress(ValueError):
+                self._waiting.remove(rider)
+                self._off = RIDES_OFF
+                return False
+            rider.over.wait()  # a checkpoint has taken it: see how that ends
+        return rider.on_record
 
-    def _add(self, text: str, message: BaseMessage | None) -> int:
-        number = len(self.thread.pool.texts) + len(self.lines)
-        self._numbers[text] = number
-        self.lines.append(text)
-        if message is not None:
-            said = neutral(message)
-            if said:
-                self.reading.append(row(len(self.lines) - 1, str(number), json.loads(text), said))
-            if message.id is not None and message.id not in self.thread.pool.known:
-                self.ids[number] = message.id
-        return number
+    def write_alone(self, rider: Rider) -> None:
+        """Keep the writes of a task in a durable step of their own."""
+        thread = self._thread
+        pooling = Pooling(thread)
 
-    def element(self, value: Any) -> str:
-        """An element of a list as text; a message that was encoded before is only compared."""
-        known = self.thread.cache.get(id(value))
-        if known is not None and known.message is value and value.__dict__ == known.said:
-            self.used[id(value)] = known
-            return known.text
-        text = self.text(value)
-        if isinstance(value, BaseMessage) and not value.__pydantic_extra__:
-            self.used[id(value)] = Cached(value, _snapshot(value), text)
-        return text
+        def make() -> list[Draft]:
+            nonlocal pooling
+            pooling = Pooling(thread)
+            data = rider.data(pooling)
+            if not data:
+                return []
+            data = pooled_writes(pooling, data)
+            return [thread.session.log.draft("payload.kept", pooling.payload(writes=data))]
 
-    def settle(self) -> None:
-        """After the append: what need not be encoded again, and texts as they were before secrets were replaced."""
-        self.thread.cache = self.used
-        for text, number in self._numbers.items():
-            self.thread.pool.numbers.setdefault(text, number)
+        with thread.lock:
+            if thread.write(make):
+                pooling.settle()
 
-    def text(self, value: Any) -> str:
-        """A value as text."""
-        return as_text(self.thread.values.encode(value, self.keep))
+    def write(self, put: Put, draft: Callable[[Pooling, dict[str, Any]], Draft]) -> None:
+        """Keep a checkpoint, and what waits for it, in one durable step."""
+        thread = self._thread
+        riders: list[Rider] = []
+        pooling = Pooling(thread)
 
-    def payload(self, **more: Any) -> dict[str, Any]:
-        """The payload of the event: only what there is."""
-        thread = self.thread
-        data: dict[str, Any] = {"vendor": FRAMEWORK, **more}
-        if self.lines:
-            data["lines"] = self.lines
-        if self.ids:
-            data["ids"] = [list(one) for one in self.ids.items()]
-        if self.reading:
-            data |= {"vendor_id": thread.id, "agent": thread.agent, "reading": self.reading}
-            if not thread.pool.texts:
-                data["mark_before"] = [0]  # no turn of this conversation began before this event
-        return data
+        def make() -> list[Draft]:
+            nonlocal pooling
+            for rider in [one for one in self._waiting if one.key in thread.nodes]:
+                with suppress(ValueError):
+                    self._waiting.remove(rider)
+                    riders.append(rider)
+            pooling, writes = self._pooled(riders)
+            return [draft(pooling, step_of(pooling, put_of(pooling, put), writes))]
 
+        time.sleep(0)  # the threads of tasks that have just ended add their writes
+        try:
+            thread.write(make)
+            pooling.settle()
+            thread.failed = None
+            for rider in riders:
+                rider.on_record = True
+        except OnrecordError as problem:
+            thread.fail(problem)
+            raise
+        finally:
+            parent = (put.key[0], put.parent or "")
+            self._followed = {one for one in self._followed if one[0] != parent[0]} | {parent}
+            late = [one for one in self._waiting if one.key == parent]
+            for rider in late:
+                with suppress(ValueError):
+                    self._waiting.remove(rider)
+            for rider in (*riders, *late):
+                rider.over.set()
 
-def put_of(
-    pooling: Pooling, key: Key, parent: str | None, checkpoint: dict[str, Any], metadata: dict[str, Any]
-) -> dict[str, Any]:
-    """What a checkpoint adds to the one it continues."""
-    thread = pooling.thread
-    ns, id_ = key
-    base = thread.nodes.get((ns, parent or ""))
-    put: dict[str, Any] = {"id": id_} | ({"ns": ns} if ns else {})
-    order = thread.order.get(ns)
-    if parent != (order[-1] if order else None):
-        put["parent"] = parent
-    changed: dict[str, Any] = {}
-    values = checkpoint.get("channel_values") or {}
-    for channel, value in values.items():
-        kept = _changed(base.values.get(channel) if base else None, value, pooling)
-        if kept is not None:
-            changed[channel] = kept
-    parts = {
-        "versions": (checkpoint.get("channel_versions") or {}, base.versions if base else {}),
-        "seen": (checkpoint.get("versions_seen") or {}, base.seen if base else {}),
-        "metadata": (metadata, base.metadata if base else {}),
-        "rest": ({one: part for one, part in checkpoint.items() if one not in _OWN}, base.rest if base else {}),
-    }
-    for name, (new, old) in parts.items():
-        made = {one: thread.values.encode(part, None) for one, part in new.items()}
-        _set(put, name, {one: part for one, part in made.items() if one not in old or old[one] != part})
-        _set(put, f"no_{name}", [one for one in old if one not in made])
-    _set(put, "set", changed)
-    _set(put, "no_values", [one for one in (base.values if base else ()) if one not in values])
-    return put
+    def _pooled(self, riders: list[Rider]) -> tuple[Pooling, list[dict[str, Any]]]:
+        """The writes of the riders; one whose values cannot be kept is left to fail alone."""
+        while True:
+            pooling, writes = Pooling(self._thread), []
+            for rider in riders:
+                try:
+                    data = rider.data(pooling)
+                except OnrecordError:
+                    riders.remove(rider)
+                    rider.over.set()
+                    break
+                if data:
+                    writes.append(data)
+            else:
+                return pooling, writes
 
 
-def _set(put: dict[str, Any], name: str, value: Any) -> None:
-    if value:
-        put[name] = value
+def newest_first(thread: Thread, conf: dict[str, Any], before: str | None) -> Iterator[Key]:
+    """The checkpoints that are wanted, by position: of one namespace or of all, one or all, before one or not."""
+    wanted, ns = conf.get("checkpoint_id"), conf.get("checkpoint_ns")
+    keys = [(space, id_) for space, order in thread.order.items() for id_ in order if ns is None or space == ns]
+    keys.sort(key=lambda key: thread.nodes[key].position, reverse=True)
+    ends = [thread.nodes[key].position for key in keys if key[1] == before]
+    for key in keys:
+        node = thread.nodes[key]
+        if not node.hidden and (not wanted or key[1] == wanted) and (not ends or node.position < min(ends)):
+            yield key
 
 
-def _changed(old: str | Listed | None, value: Any, pooling: Pooling) -> Any:
-    """A channel's new value, if it differs: a text; of a list, how many elements stay, and those that follow."""
-    if type(value) is not list:
-        text = pooling.text(value)
-        return None if text == old else text
-    texts = [pooling.element(one) for one in value]
-    before = old.texts() if isinstance(old, Listed) else []
-    if isinstance(old, Listed) and before == texts:
-        return None
-    kept = 0
-    for kept, (one, other) in enumerate(zip(before, texts, strict=False)):  # noqa: B007  # the number is what we want
-        if one != other:
-            break
-    else:
-        kept = min(len(before), len(texts))
-    return [kept, *(_number(text) for text in texts[kept:])]
+def threads_of(store: SessionStore) -> Iterator[tuple[Head, str]]:
+    """The sessions that are threads, the latest activity first, each with the thread that it was opened for."""
+    return listed(store, LISTED, _thread_of)
 
 
-def _pooled(number: int) -> str:
-    """The text of a message that has the id of its entry in the pool."""
-    return f'{{"{TAG}":"{POOLED}","{VALUE}":{number}}}'
+def _thread_of(session: Session, _head: Head) -> str | None:
+    found = opened_with(session)
+    return str(found.get("conversation")) if found.get("framework") == FRAMEWORK else None
 
 
-def _number(text: str) -> int | str:
-    """The inverse of `_pooled`; any other text as it is."""
-    found = _POOLED_TEXT.fullmatch(text)
-    return int(found[1]) if found else text
+def shortened(run: str) -> str:
+    """A run's id as part of an event id."""
+    room = ID_LIMIT - len(link_id(RUN_LINK, "x"))
+    if len(run) <= room and run.isprintable() and run:
+        return run
+    return sha256(run.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def writes_of(
-    pooling: Pooling, key: Key, writes: Iterable[tuple[int, str, Any]], task: str, path: str
-) -> dict[str, Any] | None:
-    """The writes that are not on record yet; those of special channels replace what is there."""
-    thread = pooling.thread
-    known = thread.writes.get(key, {})
-    of = []
-    for index, channel, value in writes:
-        if index >= 0 and (task, index) in known:
-            continue
-        text = pooling.text(value)
-        if known.get((task, index)) != (path, channel, text):
-            of.append([index, channel, text])
-    if not of:
-        return None
-    ns, id_ = key
-    newest = (thread.order.get(ns) or [""])[-1]
-    data = {"task": task, "of": of} | ({"id": id_} if id_ != newest else {})
-    return data | ({"ns": ns} if ns else {}) | ({"path": path} if path else {})
+def run_link(run: str) -> str:
+    """The id of the first checkpoint of a run, by which its session is found."""
+    return link_id(RUN_LINK, shortened(run))

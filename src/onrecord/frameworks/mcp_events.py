@@ -9,23 +9,33 @@ thread: the event loop is never blocked.
 from __future__ import annotations
 
 import json
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from onrecord.aio import settled
+from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.frameworks.conversation import Conversation, as_line
+from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.requiring import required
+from onrecord.frameworks.speaking import theirs
 
 with required("mcp", "mcp mcp_types", "2.3"):
     from mcp.server.streamable_http import EventMessage, EventStore
-    from mcp_types import jsonrpc_message_adapter
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import INTERNAL_ERROR, ErrorData, jsonrpc_message_adapter
+    from pydantic import BaseModel
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
     from mcp.server.streamable_http import EventCallback, EventId, StreamId
     from mcp_types import JSONRPCMessage
 
     from onrecord.log.events import Draft
     from onrecord.session.session_store import SessionStore
+
+R = TypeVar("R")
 
 FRAMEWORK = "mcp"
 
@@ -38,11 +48,14 @@ class OnrecordEventStore(EventStore):
 
     async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
         """Keep an event and return its number."""
-        body = None if message is None else message.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return await settled(partial(self._store, as_line([stream_id, body])))
+        return await _awaited(partial(self._store, stream_id, message))
 
-    def _store(self, line: str) -> str:
-        kept = self._kept
+    def _store(self, stream_id: StreamId, message: JSONRPCMessage | None) -> str:
+        if not isinstance(stream_id, str) or not (message is None or isinstance(message, BaseModel)):
+            given = f"{type(stream_id).__name__} and {type(message).__name__}"
+            raise InvalidInput(f"an event needs the id of its stream as text and a message of MCP, not {given}")
+        body = None if message is None else message.model_dump(by_alias=True, mode="json", exclude_none=True)
+        line, kept = as_line([stream_id, body]), self._kept
         with kept.lock:
             made: list[str] = []
 
@@ -54,9 +67,15 @@ class OnrecordEventStore(EventStore):
             kept.write(make)
             return made[0]
 
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Have the lease of the server's session: no other process can add events, and one that lost it is refused."""
+        async with aalone(self._kept, _awaited):
+            yield
+
     async def replay_events_after(self, last_event_id: EventId, send_callback: EventCallback) -> StreamId | None:
         """Send the events of the same stream that came after one."""
-        stream, missed = await settled(partial(self._after, last_event_id))
+        stream, missed = await _awaited(partial(self._after, last_event_id))
         for number, body in missed:
             await send_callback(EventMessage(jsonrpc_message_adapter.validate_python(body), number))
         return stream
@@ -71,3 +90,14 @@ class OnrecordEventStore(EventStore):
             later = list(kept.entries.values())[int(last) :]
         found = [(one.key, *json.loads(one.line)) for one in later]
         return stream, [(key, body) for key, of, body in found if of == stream and body is not None]
+
+
+async def _awaited(call: Callable[[], R]) -> R:
+    """Run a call on a thread; our errors become errors of MCP, whose data has our code and hint."""
+    try:
+        return await settled(call)
+    except OnrecordError as problem:
+        mine = theirs(problem, MCPError)
+        about = {"code": problem.code, "hint": problem.hint}
+        mine.error = ErrorData(code=INTERNAL_ERROR, message=problem.message, data=about)  # type: ignore[attr-defined]  # what its constructor sets
+        raise mine from problem

@@ -11,12 +11,14 @@ in the history of the next one: with the result if it is on record, else as "sta
 from __future__ import annotations
 
 import json
+from contextlib import AsyncExitStack
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from onrecord.aio import settled
-from onrecord.errors import InvalidInput, LogMoved, OnrecordError
+from onrecord.errors import LogMoved, OnrecordError
 from onrecord.frameworks.conversation import (
     FORK,
     QUEUE,
@@ -26,11 +28,15 @@ from onrecord.frameworks.conversation import (
     Entry,
     as_line,
     new_keys,
+    parsed,
     row,
     said_of,
-    theirs,
 )
+from onrecord.frameworks.leasing import aalone
+from onrecord.frameworks.openai_items import FRAMEWORK, from_neutral, neutral
 from onrecord.frameworks.requiring import required
+from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.log.readings import EMBEDDED, REPEAT_LIMIT, reference
 
 with required("openai-agents", "agents", "0.24"):
     from agents.exceptions import AgentsException
@@ -45,14 +51,14 @@ if TYPE_CHECKING:
     from agents.run_context import RunContextWrapper
 
     from onrecord.log.events import Draft
-    from onrecord.log.items import Item
     from onrecord.session.session_store import SessionStore
 
 R = TypeVar("R")
 
-FRAMEWORK = "openai-agents"
-_CALLS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
-_RESULTS = frozenset(_CALLS.values())
+_NO_IDS = (None, "", "__fake_id__")
+"""What items have for an id if the model gave none; the last one is the framework's own."""
+PROMPT_ITEMS = 4
+"""How many items a prompt may have that is recognised when it is saved again."""
 
 
 class OnrecordSession:
@@ -63,6 +69,7 @@ class OnrecordSession:
     `async with`, no other process can add to the conversation.
     """
 
+    @speaking(AgentsException, run_data=None)
     def __init__(
         self, session_id: str, store: SessionStore, *, agent: str = "main", on_conflict: str = REFUSE,
         session_settings: SessionSettings | dict[str, Any] | None = None,
@@ -76,11 +83,13 @@ class OnrecordSession:
         """Where each run continues, and up to which change it knows the history."""
 
     async def __aenter__(self) -> Self:
-        await _awaited(self._kept.acquire)
+        leaving = AsyncExitStack()
+        await leaving.enter_async_context(aalone(self._kept, _awaited))
+        self._leaving = leaving
         return self
 
     async def __aexit__(self, *_problem: object) -> None:
-        await _awaited(self._kept.leave)
+        await self._leaving.aclose()
 
     def close(self) -> None:
         """Do nothing: files and connections belong to the store."""
@@ -233,12 +242,13 @@ async def _awaited(call: Callable[[], R]) -> R:
     try:
         return await settled(call)
     except OnrecordError as problem:
-        mine = theirs(problem, AgentsException)
-        mine.run_data = None  # type: ignore[attr-defined]  # what the constructor of AgentsException sets
-        raise mine from problem
+        raise theirs(problem, AgentsException, run_data=None) from problem
 
 
 def _added(kept: Conversation, items: list[Any], lines: list[str], seen: int) -> list[Draft]:
+    again = _repeated(kept, items, lines)
+    if again is not None:
+        return [kept.session.log.draft("payload.retracted", kept.retracted(again))] if again else []
     if seen and kept.changed_at > seen and kept.on_conflict != QUEUE:
         raise LogMoved(
             f"another run added to conversation {kept.id!r} at position {kept.changed_at}; "
@@ -247,7 +257,52 @@ def _added(kept: Conversation, items: list[Any], lines: list[str], seen: int) ->
             expected=seen,
             actual=kept.changed_at,
         )
-    return [kept.session.log.draft("payload.kept", _payload(kept, items, lines))]
+    log, twice = kept.session.log, _asked_twice(kept, items)
+    drafts = [log.draft("payload.retracted", kept.retracted(twice))] if twice else []
+    return [*drafts, log.draft("payload.kept", _payload(kept, items, lines))]
+
+
+def _asked_twice(kept: Conversation, items: list[Any]) -> list[str]:
+    """The keys of a prompt that was saved again before any answer, now that its answer arrives; mostly none.
+
+    The runner saves a prompt, which has no id, in a call of its own. A run that was cancelled after it, and is run
+    again, saves it a second time. Words that are said twice in one call stay.
+    """
+    if not _has_ids(items):
+        return []
+    last = list(islice(reversed(kept.entries.values()), 2 * PROMPT_ITEMS))[::-1]
+    second = [one for one in last if one.position == last[-1].position]
+    first = last[-2 * len(second) : -len(second)]
+    if len({one.position for one in first}) != 1 or [one.line for one in first] != [one.line for one in second]:
+        return []
+    is_prompt = all(
+        item.get("role") == "user" and item.get("id") in _NO_IDS for item in map(parsed, [one.line for one in second])
+    )
+    return [one.key for one in second] if is_prompt else []
+
+
+def _has_ids(items: list[Any]) -> bool:
+    """Whether the model gave one of these items an id."""
+    return any(isinstance(item, dict) and item.get("id") not in _NO_IDS for item in items)
+
+
+def _repeated(kept: Conversation, items: list[Any], lines: list[str]) -> list[str] | None:
+    """None unless these items are the last ones on record: then they are saved again, because the reply was lost.
+
+    The ids of the model show it: what it says twice has two ids. The runner saves a prompt, which has no id, in a call
+    of its own; if the prompt was saved again too, the keys of that second one are returned, to be retracted.
+    """
+    if not _has_ids(items):
+        return None
+    count = len(lines)
+    last = list(islice(reversed(kept.entries.values()), count + 2 * PROMPT_ITEMS))[::-1]
+    found = [one.line for one in last]
+    for behind in range(PROMPT_ITEMS + 1):
+        end = len(found) - behind
+        start = end - count
+        if start >= behind and found[start:end] == lines and found[start - behind : start] == found[end:]:
+            return [one.key for one in last[end:]]
+    return None
 
 
 def _arguments(context: Any) -> Any:
@@ -257,24 +312,46 @@ def _arguments(context: Any) -> Any:
 def _payload(kept: Conversation, items: list[Any], lines: list[str]) -> dict[str, Any]:
     keys = new_keys(len(items))
     reading = [
-        row(number, key, item, said)
-        for number, (key, item) in enumerate(zip(keys, items, strict=True))
-        if (said := neutral(item))
+        found
+        for number, (key, item, line) in enumerate(zip(keys, items, lines, strict=True))
+        if (found := _row(number, key, item, line))
     ]
     return kept.kept(lines, keys, reading)
 
 
+def _row(number: int, key: str, item: Any, line: str) -> Any:
+    """What an item says, as a row of the reading; calls and results, which are most items, without a search."""
+    said = neutral(item)
+    made: dict[str, Any] | None = None
+    if said and "\\u" not in line:  # an escape may be that of a lone surrogate, which no event can have
+        if item.get("type") == "function_call":
+            (call,), text = said[0]["tool_calls"], item.get("arguments")
+            if type(call["arguments"]) is dict and len(text) > REPEAT_LIMIT:
+                call["arguments"] = reference(f"/arguments/{EMBEDDED}", text)
+                made = said[0]
+        elif item.get("type") == "function_call_output" and type(item.get("output")) is str:
+            made = said[0]
+            made["content"] = reference("/output", item["output"])
+    if made is not None:
+        return {"line": number, "id": key, "items": [made]}
+    return row(number, key, item, said) if said else None
+
+
 def _history(kept: Conversation) -> list[TResponseInputItem]:
     """Own items word for word, turns of other writers translated, and tool calls that were never saved."""
-    own = [(one.position, number, json.loads(one.line)) for number, one in enumerate(kept.entries.values())]
+    items: list[TResponseInputItem] = [parsed(one.line) for one in kept.entries.values()]
+    others = kept.of_others()
+    if not others and not kept.effects:
+        return items
+    own = [(one.position, number, items[number]) for number, one in enumerate(kept.entries.values())]
     parts: list[tuple[int, int, list[Any]]] = [(position, number, [item]) for position, number, item in own]
-    parts += [(position, 0, from_neutral(items)) for position, items in kept.of_others()]
+    parts += [(position, 0, from_neutral(turn)) for position, turn in others]
     if kept.effects:
         saved = {item.get("call_id") for _position, _number, item in own if isinstance(item, dict)}
         parts += [(one.position, 0, _unsaved(one)) for one in kept.effects.values() if one.call not in saved]
     if len(parts) > len(own):
         parts.sort(key=lambda part: part[:2])
-    return [item for _position, _number, items in parts for item in items]
+    return [item for _position, _number, part in parts for item in part]
 
 
 def _unsaved(effect: Effect) -> list[dict[str, Any]]:
@@ -284,75 +361,3 @@ def _unsaved(effect: Effect) -> list[dict[str, Any]]:
         {"type": "function_call", "call_id": effect.call, "name": effect.name, "arguments": arguments},
         {"type": "function_call_output", "call_id": effect.call, "output": said_of(effect)},
     ]
-
-
-def neutral(item: Any) -> list[Item]:
-    """What an item of openai-agents says, as neutral items."""
-    if not isinstance(item, dict):
-        raise InvalidInput(f"an item of openai-agents must be a dict, not {type(item).__name__}")
-    kind = item.get("type") or "message"
-    if kind == "message" and item.get("role"):
-        role = {"developer": "system"}.get(item["role"], item["role"])
-        if role not in ("system", "user", "assistant"):
-            role = "assistant"
-        return [{"role": role, "content": _content(item.get("content"))}]
-    if kind in _CALLS and isinstance(item.get("call_id"), str):
-        call = {"id": item["call_id"], "name": str(item.get("name", "")), "arguments": _parsed(item)}
-        return [{"role": "assistant", "content": "", "tool_calls": [call]}]
-    if kind in _RESULTS and isinstance(item.get("call_id"), str):
-        return [{"role": "tool", "call": item["call_id"], "content": _content(item.get("output"))}]
-    if kind == "reasoning":
-        texts = [part.get("text") for part in (item.get("summary") or []) if isinstance(part, dict)]
-        text = "\n".join(one for one in texts if isinstance(one, str))
-        return [{"role": "assistant", "content": text, "thinking": True}] if text else []
-    return [{"role": "assistant", "content": f"[{kind}]"}]
-
-
-def _parsed(item: dict[str, Any]) -> Any:
-    given = item.get("arguments", item.get("input"))
-    try:
-        return json.loads(given) if isinstance(given, str) else given
-    except (ValueError, RecursionError):
-        return given
-
-
-def _content(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content if isinstance(content, str) or content is None else json.dumps(content, ensure_ascii=False)
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
-    if len(texts) == len(content) and all(isinstance(text, str) for text in texts):
-        return "\n".join(str(text) for text in texts)
-    return content
-
-
-def from_neutral(items: list[Item]) -> list[Any]:
-    """Items of openai-agents that say the same."""
-    made: list[Any] = []
-    for item in items:
-        if item.get("thinking"):
-            continue
-        if item["role"] == "tool":
-            made.append({"type": "function_call_output", "call_id": item["call"], "output": _text(item)})
-            continue
-        if _text(item):
-            made.append({"role": item["role"], "content": _text(item)})
-        made += [
-            {
-                "type": "function_call", "call_id": call["id"], "name": call["name"],
-                "arguments": _argument_text(call.get("arguments")),
-            }
-            for call in item.get("tool_calls") or ()
-        ]  # fmt: skip
-    return made
-
-
-def _argument_text(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-
-
-def _text(item: Item) -> str:
-    content = item.get("content")
-    if isinstance(content, list):
-        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
-        return "\n".join(text for text in texts if isinstance(text, str))
-    return content if isinstance(content, str) else ""

@@ -12,22 +12,37 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from onrecord.errors import Conflict, NotFound, OnrecordError
-from onrecord.frameworks.conversation import Conversation, as_line, row, said_of, theirs
+from onrecord.frameworks.conversation import (
+    FORK,
+    REFUSE,
+    Conversation,
+    as_line,
+    check_policy,
+    check_store,
+    check_type,
+    parsed,
+    row,
+    said_of,
+)
+from onrecord.frameworks.leasing import alone
 from onrecord.frameworks.requiring import required
+from onrecord.frameworks.speaking import speaking, theirs
 
 with required("strands", "strands", "1.62"):
     from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider
     from strands.session.session_repository import SessionRepository
     from strands.types.exceptions import SessionException
-    from strands.types.session import Session, SessionAgent, SessionMessage
+    from strands.types.session import Session, SessionAgent, SessionMessage, decode_bytes_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from onrecord.log.events import Draft
     from onrecord.log.items import Item
@@ -40,13 +55,35 @@ SESSIONS_KEPT = 256
 """How many sessions a repository keeps folded in memory."""
 DEFAULT_AGENT = "default"
 _SESSION = "session"
+_MESSAGE_FIELDS = frozenset(one.name for one in fields(SessionMessage))
+_BYTES = "__bytes_encoded__"
+"""What Strands writes where a record has bytes."""
+
+
+class Keeper(Protocol):
+    """What keeps the sessions of Strands: the repository, or the storage."""
+
+    def conversation(self, session_id: str) -> Conversation:
+        """One session."""
 
 
 class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands has an environment of its own
-    """Sessions, agents and messages of Strands, each session in a session of ours."""
+    """Sessions, agents and messages of Strands, each session in a session of ours.
 
-    def __init__(self, store: SessionStore) -> None:
-        self.store = store
+    `on_conflict` says what happens to a message whose number another worker has used: `refuse`, `queue` (it gets the
+    next number) or `fork` (this worker continues in a fork; `forks` has its name). Inside `with repository.alone(...)`
+    no other process can add to the session.
+    """
+
+    @speaking(SessionException)
+    def __init__(self, store: SessionStore, *, on_conflict: str = REFUSE) -> None:
+        self.store = check_store(store)
+        self.forks: list[str] = []
+        self._on_conflict = check_policy(on_conflict)
+        self._moved: dict[tuple[str, str], str] = {}
+        """The keys of the messages that were queued, by session and the key that the worker gave."""
+        self._seen: dict[str, int] = {}
+        """Up to which change this worker has read each session, or written it."""
         self._known: OrderedDict[str, Conversation] = OrderedDict()
         self._lock = RLock()
 
@@ -55,16 +92,26 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
         with self._lock:
             found = self._known.get(session_id)
             if found is None:
-                found = self._known[session_id] = Conversation(self.store, FRAMEWORK, session_id)
+                made = partial(Conversation, self.store, FRAMEWORK, session_id, on_conflict=self._on_conflict)
+                found = _called(made)
+                self._known[session_id] = found
                 if len(self._known) > SESSIONS_KEPT:
                     self._known.popitem(last=False)
             self._known.move_to_end(session_id)
             return found
 
+    @contextmanager
+    def alone(self, session_id: str) -> Iterator[None]:
+        """Hold the lease of a session: no other process can add to it, and one that lost it is refused."""
+        with ExitStack() as held:
+            _called(partial(held.enter_context, alone(self.conversation(session_id))))
+            yield
+
     # Sessions
 
     def create_session(self, session: Session, **_more: Any) -> Session:
         """Keep a new session."""
+        _called(partial(check_type, session, Session, "a Session"))
         self._write(session.session_id, _SESSION, session.to_dict(), new=True)
         return session
 
@@ -77,6 +124,7 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **_more: Any) -> None:
         """Keep a new agent of a session."""
+        _called(partial(check_type, session_agent, SessionAgent, "a SessionAgent"))
         self._write(session_id, f"agent/{session_agent.agent_id}", session_agent.to_dict(), _SESSION, new=True)
 
     def read_agent(self, session_id: str, agent_id: str, **_more: Any) -> SessionAgent | None:
@@ -92,21 +140,53 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
 
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **_more: Any) -> None:
         """Keep a new message; refused if its number is taken."""
+        _called(partial(check_type, session_message, SessionMessage, "a SessionMessage"))
         key = _key(agent_id, session_message.message_id)
-        self._write(session_id, key, session_message.to_dict(), f"agent/{agent_id}", new=True)
+        write = partial(self._create_message, session_id, key, session_message.to_dict(), f"agent/{agent_id}")
+        _called(write)
+
+    def _create_message(self, session_id: str, key: str, record: dict[str, Any], within: str) -> None:
+        kept, line = self.conversation(session_id), as_line(record)
+        with kept.lock:
+            kept.catch_up()
+            again = _repeated(kept, key, record)
+            if again:
+                self._moved[session_id, key] = again
+                return
+            try:
+                self._write_on(kept, key, line, within, new=True)
+            except Conflict:
+                if self._on_conflict == REFUSE:
+                    raise
+                if self._on_conflict == FORK:
+                    kept.attach(kept.fork(self._seen.get(session_id)))
+                    self.forks.append(kept.name)
+                    kept.catch_up()
+                else:
+                    given, key = key, _next_key(kept, key)
+                    self._moved[session_id, given] = key
+                    line = as_line({**record, "message_id": int(key.rpartition("/")[2])})
+                self._write_on(kept, key, line, within, new=True)
+            self._seen[session_id] = kept.changed_at
 
     def read_message(self, session_id: str, agent_id: str, message_id: int, **_more: Any) -> SessionMessage | None:
         """A message, if it is on record."""
-        found = self._read(session_id, _key(agent_id, message_id))
-        return None if found is None else SessionMessage.from_dict(found)
+        found = self._kept(session_id, self._key_of(session_id, _key(agent_id, message_id)))
+        return None if found is None else _message(found, parsed(found))
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **_more: Any) -> None:
         """Replace a message, for instance because it was redacted; the log keeps the first one until it is erased."""
-        key = _key(agent_id, session_message.message_id)
+        key = self._key_of(session_id, _key(agent_id, session_message.message_id))
         before = self._read(session_id, key)
+        record = session_message.to_dict()
         if before is not None:
-            session_message.created_at = before["created_at"]
-        self._write(session_id, key, session_message.to_dict(), f"agent/{agent_id}")
+            session_message.created_at = record["created_at"] = before["created_at"]
+            record["message_id"] = before["message_id"]
+        self._write(session_id, key, record, f"agent/{agent_id}")
+
+    def _key_of(self, session_id: str, key: str) -> str:
+        """Where a message is kept: under the number that its worker gave, or behind those of others."""
+        return self._moved.get((session_id, key), key)
 
     def list_messages(
         self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0, **_more: Any
@@ -115,12 +195,14 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
         kept, prefix = self.conversation(session_id), f"message/{agent_id}/"
         with kept.lock:
             _called(kept.catch_up)
+            self._seen[session_id] = kept.changed_at
             rows = [
                 (int(key.removeprefix(prefix)), one.line) for key, one in kept.entries.items() if key.startswith(prefix)
             ]
         rows.sort()
         end = None if limit is None else offset + limit
-        return [SessionMessage.from_dict(json.loads(line)) for _number, line in rows[offset:end]]
+        lines = [line for _number, line in rows[offset:end]]
+        return [_message(line, parsed(line)) for line in lines]
 
     # Groups of agents
 
@@ -139,14 +221,18 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
     # What they share
 
     def _read(self, session_id: str, key: str) -> dict[str, Any] | None:
+        found = self._kept(session_id, key)
+        return None if found is None else dict(parsed(found))
+
+    def _kept(self, session_id: str, key: str) -> str | None:
+        """The text of a record, if it is there."""
         kept = self.conversation(session_id)
         with kept.lock:
             _called(kept.catch_up)
             found = kept.entries.get(key)
-        if found is None:
-            return None
-        read: dict[str, Any] = json.loads(found.line)
-        return read
+            if key == _SESSION:
+                self._seen[session_id] = kept.changed_at
+        return None if found is None else found.line
 
     def _write(
         self, session_id: str, key: str, record: dict[str, Any], within: str = "", *, new: bool | None = False
@@ -171,7 +257,7 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
             return [kept.session.log.draft("payload.kept", kept.kept([line], [key], _reading(key, line)))]
 
         with kept.lock:
-            if within and not kept.catch_up():
+            if within and not (kept.position or kept.catch_up()):
                 raise NotFound(f"session {kept.id} does not exist", hint="create it first")
             kept.write(make)
 
@@ -179,8 +265,8 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
 class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
     """Puts both ends of every tool call on record; a call that happened, or may have happened, does not run again."""
 
-    def __init__(self, repository: OnrecordRepository, session_id: str) -> None:
-        self._kept = repository.conversation(session_id)
+    def __init__(self, sessions: Keeper, session_id: str) -> None:
+        self._kept = sessions.conversation(session_id)
 
     def register_hooks(self, registry: Any, **_more: Any) -> None:
         """Register before and after tool calls."""
@@ -195,7 +281,7 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
 
     def _after(self, event: Any) -> None:
         call = event.tool_use["toolUseId"]
-        known = self._kept.effects.get(call)
+        known = self._kept.effect_of(call)
         if known is not None and known.outcome is None and not getattr(event, "cancel_message", None):
             error = str(event.exception) if event.exception else None
             result = json.loads(json.dumps(event.result, default=str))
@@ -210,14 +296,42 @@ def _called(call: Callable[[], R]) -> R:
         raise theirs(problem, SessionException) from problem
 
 
+def _next_key(kept: Conversation, key: str) -> str:
+    """The first free number of a lane, as a key."""
+    lane = key.rpartition("/")[0]
+    used = [int(one.rpartition("/")[2]) for one in kept.entries if one.rpartition("/")[0] == lane]
+    return f"{lane}/{max(used, default=-1) + 1}"
+
+
+def _repeated(kept: Conversation, key: str, record: dict[str, Any]) -> str:
+    """The key of the last message of a lane, if this one has its tool ids and content; empty if not.
+
+    A call or a result is never said twice in a row: it is saved again under another number, since the reply was lost.
+    """
+    message = record.get("message") or {}
+    if key in kept.entries or not any(
+        "toolUse" in part or "toolResult" in part for part in message.get("content") or ()
+    ):
+        return ""
+    lane = key.rpartition("/")[0] + "/"
+    last = next((one for one in reversed(kept.entries.values()) if one.key.startswith(lane)), None)
+    return last.key if last and parsed(last.line).get("message") == message else ""
+
+
+def _message(line: str, record: dict[str, Any]) -> SessionMessage:
+    """A message as Strands has it; its own `from_dict` asks for the signature of the class once for every field."""
+    known = {name: one for name, one in record.items() if name in _MESSAGE_FIELDS}
+    return SessionMessage(**(decode_bytes_values(known) if _BYTES in line else known))
+
+
 def _key(agent_id: str, message_id: int) -> str:
     return f"message/{agent_id}/{message_id}"
 
 
-def _reading(key: str, line: str) -> list[dict[str, Any]]:
+def _reading(key: str, line: str) -> list[dict[str, Any] | list[Any]]:
     if not key.startswith("message/"):
         return []
-    record = json.loads(line)
+    record = parsed(line)
     said = neutral(record.get("redact_message") or record.get("message") or {})
     agent = key.split("/")[1]
     return [row(0, key, record, said, lane="" if agent == DEFAULT_AGENT else agent)] if said else []

@@ -21,10 +21,10 @@ never rewritten. A kind or version that is newer than this code passes through u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from json import decoder, encoder
-from typing import TYPE_CHECKING, Any
 
+from onrecord import lean_json
 from onrecord.errors import DamagedLog, InvalidInput, TooLarge
+from onrecord.lean_typing import TYPE_CHECKING, Any
 from onrecord.log import digest, names
 from onrecord.log.events import KINDS, Draft, Event, Kind, Record, tuple_new
 from onrecord.log.shapes import SHAPES, misfit
@@ -58,23 +58,27 @@ _PAYLOAD_TAG = b"onrecord/payload/1\0"
 _EVENT_TAG = b"onrecord/event/1\0"
 
 
-def _encoder(escape: Callable[[str], str], *, ascii_only: bool) -> Callable[[Any, int], Iterable[str]]:
+def encoder_of(
+    escape: Callable[[str], str], default: Callable[[Any], Any] | None = None
+) -> Callable[[Any, int], Iterable[str]]:
     """What `json.dumps` does for plain values, without a new encoder for every value: the text in pieces.
 
     It is called with the value and 0, and the pieces are joined where they are needed: a function for both would be
-    one more call for every event and every header.
+    one more call for every event and every header. `default` is called with what is no JSON; plain values need none.
     """
-    make = getattr(encoder, "c_make_encoder", None)
+    make = lean_json.make_encoder
     if make is None:  # a Python without the accelerator
-        return encoder.JSONEncoder(ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False).iterencode  # type: ignore[return-value]  # its second argument may be 0
-    pieces: Callable[[Any, int], Iterable[str]]
-    pieces = make(None, None, escape, None, ":", ",", False, False, False)  # noqa: FBT003 - it takes no names
-    return pieces
+        from json import JSONEncoder
+
+        is_ascii = escape is lean_json.encode_basestring_ascii
+        return JSONEncoder(ensure_ascii=is_ascii, separators=(",", ":"), allow_nan=False).iterencode  # type: ignore[return-value]  # its second argument may be 0
+    return make(None, default, escape, None, ":", ",", False, False, False)  # noqa: FBT003 - it takes no names
 
 
-_ascii_pieces = _encoder(encoder.encode_basestring_ascii, ascii_only=True)
-_pieces = _encoder(encoder.encode_basestring, ascii_only=False)
-decode_payload = decoder.JSONDecoder().decode
+_ascii_pieces = encoder_of(lean_json.encode_basestring_ascii)
+_pieces = encoder_of(lean_json.encode_basestring)
+_decode = lean_json.loads
+_scan = lean_json.scan
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _are_atoms = _ATOMS.issuperset
 _are_texts = frozenset({str}).issuperset
@@ -305,12 +309,21 @@ def _misfit(header: Header) -> InvalidInput:
 def link(previous: bytes, header: Header, payload_hash: bytes) -> bytes:
     """The hash of an event at its position."""
     encoded = _join(_pieces(header, 0)).encode()
-    return digest.sha256(_EVENT_TAG + previous + len(encoded).to_bytes(4) + encoded + payload_hash).digest()
+    return digest.sha256(b"".join((_EVENT_TAG, previous, len(encoded).to_bytes(4), encoded, payload_hash))).digest()
 
 
 def link_record(previous: bytes, record: Record) -> bytes:
     """The hash a kept event should have after `previous`."""
     return link(previous, record[:9], record.payload_hash)
+
+
+def decode_payload(text: str) -> Any:
+    """What `json.loads` returns. A payload has nothing around its value, so most of what that does is not needed."""
+    try:
+        value, end = _scan(text, 0)
+    except (StopIteration, SystemError):  # as in `lean_json.loads`
+        return _decode(text)
+    return value if end == len(text) else _decode(text)
 
 
 def open_record(record: Record) -> Event:
@@ -320,12 +333,30 @@ def open_record(record: Record) -> Event:
         try:
             data = decode_payload(record.payload.decode())
         except ValueError:
-            raise DamagedLog(f"the payload at position {record.position} cannot be read") from None
+            raise _unreadable(record) from None
     return _event(record, data)
 
 
+def parse_record(record: Record, parse: Callable[[bytes], Any]) -> Event:
+    """The same by another parser, which must return what `json.loads` returns."""
+    try:
+        data = None if record.payload is None else parse(record.payload)
+    except ValueError:
+        raise _unreadable(record) from None
+    return _event(record, data)
+
+
+def _unreadable(record: Record) -> DamagedLog:
+    return DamagedLog(f"the payload at position {record.position} cannot be read")
+
+
+def open_header(record: Record) -> Event:
+    """The same without its payload."""
+    return _event(record, None)
+
+
 def open_records(records: Iterable[Record]) -> list[Event]:
-    """Decode many kept events; the same as `open_record` for each, and quicker for long logs."""
+    """Decode many kept events; the same as `open_record` for each."""
     return [open_record(record) for record in records]
 
 
@@ -341,4 +372,4 @@ def _event(record: Record, data: Any) -> Event:
         while lift := UPCASTERS.get((kind, v)):
             data = lift(data)
             v += 1
-    return Event(session, position, id_, kind, v, at, by, run, because, data, payload_hash, digest)
+    return tuple_new(Event, (session, position, id_, kind, v, at, by, run, because, data, payload_hash, digest))

@@ -5,9 +5,9 @@ compactible, erasable by retention) or *durable* (small, permanent). There is no
 `finding.stale`, no `attempt.lost`: those are deduced by the views.
 """
 
-# No `from __future__ import annotations` here: typing would compile every annotation of these tuples from text, at
-# every start of every command.
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from onrecord.lean_typing import Any, NamedTuple
 
 tuple_new = tuple.__new__
 """Makes a named tuple without its own constructor, which is a Python function and takes three times as long."""

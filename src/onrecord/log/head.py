@@ -10,9 +10,8 @@ written.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from onrecord.errors import IllegalTransition, SessionClosed, SessionErased, SessionPaused
+from onrecord.lean_typing import Any, NamedTuple
 from onrecord.log.events import KINDS, TRANSCRIPT_KINDS, Draft, Event
 
 OPEN, ACTIVE, PAUSED, RESUMED, CLOSED, ARCHIVED, ERASED = (
@@ -114,10 +113,15 @@ def refuse_work(head: Head) -> None:
     refuse_ended(head)
 
 
-def refuse_ended(head: Head) -> None:
-    """Refuse work on a session that has ended; the error says how to reopen it."""
+def refuse_erased(head: Head) -> None:
+    """Refuse anything on a session whose content was erased."""
     if head.status == ERASED:
         raise SessionErased(f"session {head.name!r} was erased; its name and its id {head.session} stay reserved")
+
+
+def refuse_ended(head: Head) -> None:
+    """Refuse work on a session that has ended; the error says how to reopen it."""
+    refuse_erased(head)
     if head.status not in LIVE:
         raise SessionClosed(
             f"session {head.name!r} is {head.status}",

@@ -8,9 +8,8 @@ items it became.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from onrecord.errors import InvalidInput
+from onrecord.lean_typing import TYPE_CHECKING, Any
 from onrecord.log.codec import NESTING_LIMIT, plain
 from onrecord.log.partners import arguments_of, from_gemini, from_responses, plain_message
 
@@ -59,6 +58,15 @@ def check_item(item: object) -> Item:
             raise InvalidInput(f"two tool calls of one item have the same id {call['id']!r}")
         seen.add(call["id"])
     return item
+
+
+def text_of(item: Item) -> str:
+    """The text of an item, without images and other parts."""
+    content = item.get("content")
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
 
 
 def _check_verbatim(kept: object) -> None:

@@ -11,6 +11,10 @@ ID_LIMIT = 200
 """The longest event id, in characters."""
 LINK_PREFIX = "link/"
 """Events whose id begins like this can be found without knowing their session: `Store.linked`."""
+MIRROR_PREFIX = "mirror/"
+"""How the ids of the parts of a mirrored conversation begin; the rest names the conversation and the part."""
+BESIDE = "+"
+"""What the name of a further file of a conversation begins with, in the id of a part."""
 
 _ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -6,10 +6,9 @@ by their shape.
 
 from __future__ import annotations
 
-import json
-from typing import Any, NamedTuple
-
+from onrecord import lean_json as json
 from onrecord.errors import InvalidInput
+from onrecord.lean_typing import Any, NamedTuple
 from onrecord.log.codec import encode_payload
 
 Item = dict[str, Any]
@@ -45,7 +44,7 @@ def read_reply(reply: object) -> Reply:
             message = {"role": "assistant", "content": whole["content"]}
             return Reply("anthropic", message, _model(whole), _anthropic_usage(whole))
     raise InvalidInput(
-        f"this is no reply of a model: {type(reply).__name__}",
+        f"this is not the reply of a model: {type(reply).__name__}",
         hint="pass what the client of OpenAI, Anthropic or Gemini returned; or use turn.assistant and turn.use",
     )
 

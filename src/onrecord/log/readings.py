@@ -5,16 +5,17 @@ says something. A row has the number of its `line` and its `items`; perhaps the 
 `turn` (BEGINS, MAY_BEGIN or ABORTS), `lane` (a subagent), `after` (where on record a prompt continues, if not at the
 end) and `weak` (it repeats a record and does not replace it). A long text of an item is not repeated: `{"$": pointer}`
 is the value at that JSON pointer of the record (with `from` and `to`, a part of the text there), and `{"$+": [...]}`
-joins texts and references. The step `~j` of a pointer parses the text there as JSON. So a reading needs no knowledge of
-a vendor, and takes little room beside its records.
+joins texts and references. The step `~j` of a pointer parses the text there as JSON. A record whose `content` is one
+text, said in one role, has a short row: the list of its line, the role and its id; in the role `user` it begins a turn.
+So a reading needs no knowledge of a vendor, and takes little room beside its records.
 """
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, NamedTuple
-
+from onrecord import lean_json as json
+from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord.log.items import ROLES
+from onrecord.log.names import BESIDE, MIRROR_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,8 +32,9 @@ CLIPPED = 4_096
 """How many characters of a text are repeated if its record is too long to be kept in one event."""
 MEDIA = "media"
 """The type of a part that refers to an image or another file: it names the type, the size and where the data is."""
-_REFERENCE, _JOINED, _LITERAL = "$", "$+", "$="
-_EMBEDDED = "~j"
+REFERENCE, _JOINED, _LITERAL = "$", "$+", "$="
+EMBEDDED = "~j"
+"""The last part of a pointer to the value that a text is as JSON."""
 _PIECES = 64
 _ITEM_DEPTH = 2
 """How deep an item is in a row: the row, the list, the item. What is deeper may be a whole object of the record."""
@@ -51,9 +53,59 @@ class Row(NamedTuple):
     weak: bool
 
 
+class Part(NamedTuple):
+    """Which part of which conversation an event keeps."""
+
+    vendor: str
+    vendor_id: str
+    beside: str
+    """The name of a further file of the conversation; empty for its transcript."""
+    generation: int | None
+    first: bool
+    """Whether it is the beginning of the file."""
+
+
+def part_of(id_: str, data: dict[str, Any]) -> Part:
+    """What the first part of a file says about it; the id of every further part says the same."""
+    if not id_.startswith(MIRROR_PREFIX) or "vendor_id" in data:
+        named = (str(data.get("vendor")), str(data.get("vendor_id")), str(data.get("beside", "")))
+        return Part(*named, data.get("generation"), (data.get("mark_before") or [None])[0] == 0)
+    vendor, _, rest = id_.removeprefix(MIRROR_PREFIX).partition("/")
+    vendor_id, _, rest = rest.partition("/")
+    rest, _, offset = rest.rpartition("/")
+    beside, _, generation = rest.rpartition("/")
+    number = int(generation) if generation.isdigit() else None
+    return Part(vendor, vendor_id, beside.removeprefix(BESIDE), number, offset == "0")
+
+
 def condense(record: Any, value: Any) -> Any:
     """The value with its long texts replaced by references into the record; `resolve` is the inverse."""
     return _Condenser(record).condense(value, 0)
+
+
+def reference(pointer: str, text: str) -> Any:
+    """A text of a record, by a caller that knows where it is."""
+    return text if len(text) <= REPEAT_LIMIT else {REFERENCE: pointer}
+
+
+def value_reference(pointer: str, value: Any) -> Any:
+    """A value of a record, or the one that a text there is as JSON, by a caller that knows where it is."""
+    if isinstance(value, dict | list):
+        return {REFERENCE: pointer} if value else value
+    try:
+        inner = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return reference(pointer, value)
+    return {REFERENCE: f"{pointer}/{EMBEDDED}"} if isinstance(inner, dict | list) and inner else inner
+
+
+def joined(texts: list[Any], separator: str) -> Any:
+    """Texts and references, joined."""
+    if all(isinstance(one, str) for one in texts):
+        return separator.join(texts)
+    if len(texts) == 1:
+        return texts[0]
+    return {_JOINED: [part for one in texts for part in (separator, one)][1:]}
 
 
 def clip_texts(value: Any) -> Any:
@@ -73,15 +125,17 @@ class _Condenser:
         self._index(record, "")
 
     def _index(self, value: Any, pointer: str) -> None:
+        """Note where the long texts are; a pointer is made only where there is one."""
         if isinstance(value, str):
             if len(value) > REPEAT_LIMIT:
                 self._texts.setdefault(value, pointer)
-        elif isinstance(value, dict):
-            for name, one in value.items():
-                self._index(one, f"{pointer}/{_escape(name)}")
-        elif isinstance(value, list):
-            for number, one in enumerate(value):
-                self._index(one, f"{pointer}/{number}")
+            return
+        for name, one in _parts_of(value):
+            if isinstance(one, str):
+                if len(one) > REPEAT_LIMIT:
+                    self._texts.setdefault(one, f"{pointer}/{_escape(str(name))}")
+            elif isinstance(one, dict | list):
+                self._index(one, f"{pointer}/{_escape(str(name))}")
 
     def _parsed(self) -> list[tuple[str, Any]]:
         """The values inside texts that are JSON themselves; parsed only when something is not found outside of them."""
@@ -93,8 +147,8 @@ class _Condenser:
                         value = json.loads(text)
                     except (ValueError, RecursionError):
                         continue
-                    self._embedded.append((f"{pointer}/{_EMBEDDED}", value))
-                    self._index(value, f"{pointer}/{_EMBEDDED}")
+                    self._embedded.append((f"{pointer}/{EMBEDDED}", value))
+                    self._index(value, f"{pointer}/{EMBEDDED}")
         return self._embedded
 
     def condense(self, value: Any, depth: int) -> Any:
@@ -103,12 +157,12 @@ class _Condenser:
         if not isinstance(value, dict | list) or not value:
             return value
         if depth > _ITEM_DEPTH and (found := self._whole(value)) is not None:
-            return {_REFERENCE: found}
+            return {REFERENCE: found}
         if depth > INLINE_DEPTH:
             return json.dumps(value, ensure_ascii=False)
         if isinstance(value, list):
             return [self.condense(one, depth + 1) for one in value]
-        if _REFERENCE in value or _JOINED in value or _LITERAL in value:
+        if REFERENCE in value or _JOINED in value or _LITERAL in value:
             return {_LITERAL: json.dumps(value, ensure_ascii=False)}
         return {name: self.condense(one, depth + 1) for name, one in value.items()}
 
@@ -117,10 +171,10 @@ class _Condenser:
             return text
         found = self.pointer(text)
         if found is not None:
-            return {_REFERENCE: found}
+            return {REFERENCE: found}
         for whole, pointer in self._texts.items():
             if len(whole) > len(text) and (start := whole.find(text)) >= 0:
-                return {_REFERENCE: pointer, "from": start, "to": start + len(text)}
+                return {REFERENCE: pointer, "from": start, "to": start + len(text)}
         return self._joined(text)
 
     def pointer(self, text: str) -> str | None:
@@ -142,7 +196,7 @@ class _Condenser:
         pieces: list[Any] = []
         position = 0
         for start, end, pointer in sorted(spans):
-            pieces += [*([text[position:start]] if start > position else ()), {_REFERENCE: pointer}]
+            pieces += [*([text[position:start]] if start > position else ()), {REFERENCE: pointer}]
             position = end
         return {_JOINED: [*pieces, *([text[position:]] if position < len(text) else ())]}
 
@@ -159,15 +213,17 @@ class _Condenser:
 def _equal(among: Any, value: Any, pointer: str) -> str | None:
     if type(among) is type(value) and among == value and json.dumps(among) == json.dumps(value):
         return pointer  # the second comparison distinguishes true and 1
-    inner: Iterable[tuple[Any, Any]] = (
-        among.items() if isinstance(among, dict) else enumerate(among) if isinstance(among, list) else ()
-    )
-    for name, one in inner:
+    for name, one in _parts_of(among):
         if isinstance(one, dict | list):
             found = _equal(one, value, f"{pointer}/{_escape(str(name))}")
             if found is not None:
                 return found
     return None
+
+
+def _parts_of(value: Any) -> Iterable[tuple[Any, Any]]:
+    """The names, or numbers, and values of a dict or a list; nothing of another value."""
+    return value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
 
 
 def _escape(name: str) -> str:
@@ -178,7 +234,7 @@ def at_pointer(record: Any, pointer: str) -> Any:
     """The value at a pointer of a record."""
     value = record
     for step in pointer.split("/")[1:]:
-        if step == _EMBEDDED:
+        if step == EMBEDDED:
             value = json.loads(value)
         elif isinstance(value, list):
             value = value[int(step)]
@@ -193,8 +249,8 @@ def resolve(record: Any, value: Any) -> Any:
         return [resolve(record, one) for one in value]
     if not isinstance(value, dict):
         return value
-    if _REFERENCE in value:
-        found = at_pointer(record, value[_REFERENCE])
+    if REFERENCE in value:
+        found = at_pointer(record, value[REFERENCE])
         return found[value["from"] : value["to"]] if "from" in value else found
     if _JOINED in value:
         return "".join(str(resolve(record, one)) for one in value[_JOINED])
@@ -211,13 +267,41 @@ def rows_of(data: Any, position: int = 0) -> Iterator[Row]:
     number, record = -1, None
     for row in reading:
         try:
-            if row["line"] != number:
-                number, record = row["line"], None
+            whole = _whole_row(*row) if isinstance(row, list) else row
+            if whole["line"] != number:
+                number, record = whole["line"], None
             if record is None:
-                record = {} if row.get("clipped") else json.loads(lines[number])
-            yield _row(row, record, position)
+                record = {} if whole.get("clipped") else json.loads(lines[number])
+            yield _row(whole, record, position)
         except _WRONG:
             continue
+
+
+def short_row(line: int, id: str, record: Any, items: list[Item]) -> list[Any] | None:
+    """The short row of a record, if its content is all that it says."""
+    if len(items) != 1 or items[0].keys() != {"role", "content"} or not isinstance(record, dict):
+        return None
+    said = items[0]["content"]
+    if not isinstance(said, str) or record.get("content") != said or not is_unicode(said):
+        return None
+    return [line, items[0]["role"], id]
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text has no lone surrogate, which no event can have."""
+    if text.isascii():  # which Python knows without a look at the text
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _whole_row(line: int, role: str, id_: str) -> dict[str, Any]:
+    """What a short row means."""
+    row: dict[str, Any] = {"line": line, "id": id_, "items": [{"role": role, "content": {REFERENCE: "/content"}}]}
+    return row | {"turn": BEGINS} if role == "user" else row
 
 
 def _row(row: dict[str, Any], record: Any, position: int) -> Row:

@@ -7,8 +7,6 @@ A field that is absent or null is fine unless its kind needs it; fields that are
 
 from __future__ import annotations
 
-from math import isfinite
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -75,7 +73,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and isfinite(value) and abs(value) < _EXACT
+    return type(value) in (int, float) and abs(value) < _EXACT
 
 
 def _is_count(value: Any) -> bool:

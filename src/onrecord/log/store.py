@@ -7,13 +7,11 @@ stores.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
-
+from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from onrecord.log import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
@@ -32,7 +30,11 @@ class Receipt(NamedTuple):
     run: int
     hash: bytes
     new: bool
-    """False when the id was on record already and nothing was written."""
+    """False when the id was on record already and nothing was written.
+
+    One exception: two processes send the same sealed draft after the same head, and the network loses the answer to
+    one. It finds the event on record, at its position and with its hash, and takes it for its own.
+    """
 
 
 class Lease(NamedTuple):
@@ -151,6 +153,22 @@ class Store(Protocol):
         It is free when it has no holder, when the holder's process on this machine is gone, or when its time is up.
         """
 
+    def join(
+        self,
+        session: str,
+        lane: str,
+        holder: dict[str, Any],
+        drafts: Sequence[Draft],
+        *,
+        expect: int | None = None,
+        seconds: float = LEASE_SECONDS,
+        takeover: bool = False,
+    ) -> tuple[Lease, list[Receipt]]:
+        """Acquire the lease of a lane and append under it, like `acquire` and `append`, in one durable step if it can.
+
+        A refusal (`LeaseHeld`, `LogMoved`, or of an event) leaves the lease with its holder.
+        """
+
     def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
         """Extend a lease that is still current, or `LeaseLost`."""
 
@@ -206,15 +224,3 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close files and connections."""
-
-
-@runtime_checkable
-class Waking(Protocol):
-    """An optional ability of a store: wake the followers of a session before their next poll."""
-
-    def waking(self, session: str) -> AbstractContextManager[Callable[[float], None]]:
-        """A wait that ends after so many seconds, or earlier when the session may have new events.
-
-        Only a hint: it may end early without new events, and it may miss an append. The caller reads the head
-        afterwards.
-        """

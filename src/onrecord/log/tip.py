@@ -6,8 +6,7 @@ append that is refused, rolled back or interrupted leaves the tip it started fro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from onrecord.lean_typing import TYPE_CHECKING, NamedTuple
 from onrecord.log.codec import check_header, link
 from onrecord.log.events import NEW_RUN, Record, tuple_new
 from onrecord.log.head import QUIET, Head, after

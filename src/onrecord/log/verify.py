@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import DamagedLog, InvalidInput, OnrecordError
-from onrecord.log.codec import GENESIS, check_header, commit_to, decode_payload, link_record, open_record
+from onrecord.log.codec import GENESIS, check_header, commit_to, decode_payload, link, open_record
 from onrecord.log.events import KINDS, Draft
 from onrecord.log.head import QUIET, TITLE_KINDS, Head, after, forked, fresh
 from onrecord.log.ranges import Ranges
@@ -50,6 +50,8 @@ class Report(NamedTuple):
     hash: bytes
     erased: int
     problems: list[Problem]
+    unread: int = 0
+    """Payloads that were not compared with their hashes, because the session's own key is not here."""
 
     @property
     def ok(self) -> bool:
@@ -67,22 +69,29 @@ class Verifier:
         self._problems: list[Problem] = []
         self._missing: set[int] = set()
         self._erased = Ranges()
+        self._unread = 0
 
-    def feed(self, records: Iterable[Record]) -> Verifier:
-        """Check more events."""
+    def feed(self, records: Iterable[Record], *, locked: bool = False) -> Verifier:
+        """Check more events; where their key is not here (`locked`), a payload that has a salt is not missing."""
+        last, previous = self._position, self._hash
         for record in records:
+            position, salt, payload, payload_hash, digest = record[1], *record[9:]
             self._events += 1
-            if record.position != self._position + 1:
-                self._blame(self._position + 1, "gap", f"position {record.position} comes after {self._position}")
-            elif link_record(self._hash, record) != record.hash:
-                self._blame(record.position, "chain", "header, commitment or predecessor differs from what was written")
-            self._position, self._hash = record.position, record.hash
-            if record.payload is None or record.salt is None:
-                self._missing.add(record.position)
-            elif commit_to(record.salt, record.payload) != record.payload_hash:
-                self._blame(record.position, "payload", "the payload differs from what was written")
+            if position != last + 1:
+                self._blame(last + 1, "gap", f"position {position} comes after {last}")
+            elif link(previous, record[:9], payload_hash) != digest:
+                self._blame(position, "chain", "header, commitment or predecessor differs from what was written")
+            last, previous = position, digest
+            if payload is None or salt is None:
+                if locked and salt is not None:
+                    self._unread += 1
+                else:
+                    self._missing.add(position)
+            elif commit_to(salt, payload) != payload_hash:
+                self._blame(position, "payload", "the payload differs from what was written")
             elif record.kind == "payload.erased":
                 self._note_erasure(record)
+        self._position, self._hash = last, previous
         return self
 
     @property
@@ -103,7 +112,11 @@ class Verifier:
             self._blame(position, "head", f"the store says the log ends at {position}; it ends at {self._position}")
         found = self._problems[:PROBLEMS_LIMIT]
         erased = len(self._missing) - len(unexplained)
-        return Report(self._session, self._events, self._position, self._hash, erased, found)
+        return Report(self._session, self._events, self._position, self._hash, erased, found, self._unread)
+
+    def shredded(self, first: int, last: int) -> None:
+        """Note that the key of these events was destroyed, which erases them as an event would."""
+        self._erased.add(first, last)
 
     def excuse(self, record: Record, upto: int) -> None:
         """Note an erasure in an ancestor's log, up to a position."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,15 +38,40 @@ def after_fork(renew: Callable[[], None]) -> None:
     os.register_at_fork(after_in_child=renew)
 
 
-@lru_cache(maxsize=1)
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+_KNOWN: dict[str, str] = {}
+"""What does not change while this process runs."""
+
+
 def boot_id() -> str:
     """Differs after every boot, so that an old process id is not taken for a present one."""
+    if "boot" not in _KNOWN:
+        _KNOWN["boot"] = _boot_id()
+    return _KNOWN["boot"]
+
+
+def _boot_id() -> str:
     for place in ("/proc/sys/kernel/random/boot_id",):
         try:
             return _read(place).decode().strip()
         except OSError:
             continue
     return _ask("sysctl", "-n", "kern.boottime") or "unknown"
+
+
+def steady() -> float:
+    """Seconds since the machine was booted, sleep included where the system counts it. No one can set this clock."""
+    return time.clock_gettime(_STEADY)
+
+
+def uptime() -> float:
+    """The same from the kernel itself where it can be read: a program that pretends another time does not change it."""
+    try:
+        return float(_read("/proc/uptime").split()[0])
+    except (OSError, ValueError, IndexError):
+        return steady()
 
 
 def started(pid: int) -> str | None:
@@ -61,14 +86,21 @@ def started(pid: int) -> str | None:
     return None if fields[0] in (b"Z", b"X") else fields[19].decode()
 
 
-@lru_cache(maxsize=4)
+_IDENTITIES: dict[int, dict[str, Any]] = {}
+"""This process by its id: a child that it forks has another one."""
+
+
 def _identity(pid: int) -> dict[str, Any]:
     return {"host": os.uname().nodename, "boot": boot_id(), "space": _pid_space(), "pid": pid, "started": started(pid)}
 
 
 def identity() -> dict[str, Any]:
     """Who this process is, in a form another process can check."""
-    return dict(_identity(os.getpid()))
+    pid = os.getpid()
+    if pid not in _IDENTITIES:
+        _IDENTITIES.clear()
+        _IDENTITIES[pid] = _identity(pid)
+    return dict(_IDENTITIES[pid])
 
 
 def is_mine(holder: Mapping[str, Any]) -> bool:

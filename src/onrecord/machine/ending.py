@@ -53,14 +53,18 @@ def end_group(
     signal_group(group, signal.SIGKILL)
 
 
-def end_child(child: subprocess.Popen[bytes], first: int = signal.SIGTERM, *, grace: float = GRACE_SECONDS) -> int:
-    """Ask a child to end, kill it when it does not, and return its exit status."""
+def end_child(
+    child: subprocess.Popen[bytes], first: int = signal.SIGTERM, *, grace: float = GRACE_SECONDS,
+    hurry: Callable[[], bool] = bool,
+) -> int:  # fmt: skip
+    """Ask a child to end, kill it when it does not, and return its exit status. `hurry` cuts the wait short."""
+    deadline = time.monotonic() + grace
     child.send_signal(first)
-    try:
-        return child.wait(grace)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        return child.wait()
+    while time.monotonic() < deadline and not hurry():
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(min(_PROCESS_INTERVAL, grace))
+    child.kill()
+    return child.wait()
 
 
 def end_processes(

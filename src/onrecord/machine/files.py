@@ -1,4 +1,4 @@
-"""Writing a file so that readers see the old one or the new one, never a part of it, and a crash loses neither."""
+"""Reading only what is a file, and writing one so that readers see the old or the new one and a crash loses neither."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def write_file(
 
     `mode` is subject to the umask; `exact_mode` is not. Without `replace`, an existing file is `FileExistsError`.
     Without `durable`, the syncs are left out: for a file that can be written again from the log at any time.
+    A device, named pipe or socket is never replaced.
     """
+    refuse_to_replace(path)
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     part.unlink(missing_ok=True)  # of a killed process that had the same number
     remove_left_over(str(path.parent), f".{path.name}.part-")
@@ -51,6 +53,14 @@ def write_file(
         part.unlink(missing_ok=True)
 
 
+def refuse_to_replace(path: Path) -> None:
+    """`OSError` for what is neither a file nor a link: a file renamed to `/dev/null` would harm the whole machine."""
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
 def refuse_special(path: str | Path) -> None:
     """`OSError` for a directory, device or named pipe, which would fail later or block for ever.
 
@@ -62,6 +72,12 @@ def refuse_special(path: str | Path) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def read_regular(path: str | Path) -> bytes:
+    """The content of a regular file; `OSError` for anything else: who opens a named pipe waits for its writer."""
+    refuse_special(path)
+    return Path(path).read_bytes()
 
 
 def remove_left_over(directory: str, beginning: str) -> None:

@@ -21,7 +21,7 @@ PLOTS_LIMIT = 6
 POINTS_LIMIT = 400
 """How many attempts a plot shows: the newest."""
 _MOODS = {"succeeded": "v", "failed": "r", "running": "o"}
-_WIDTH, _HEIGHT, _PAD = 560, 150, 26
+_WIDTH, _HEIGHT, _PAD = 340, 130, 24
 _LARGEST = 1e300
 _TOOK = 3
 """The column of the duration; the metrics follow it."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onrecord.pages.facts import MARKS
 from onrecord.pages.panel import Line, finding_small, hidden, readable
-from onrecord.pages.text import clock, counted, day, link, short, shown, terminal
+from onrecord.pages.text import at_minute, counted, link, short, shown, terminal
 from onrecord.views.claims import steps_of
 from onrecord.views.findings import CAPTURED, anchor_key
 from onrecord.views.note_lines import evidence_text
@@ -88,7 +88,7 @@ def _history(findings: Findings, finding: Finding) -> str:
     rows = []
     for step in steps:
         why = f": {short(step['why'], _WIDTH)}" if step["why"] else ""
-        small = f"{shown(step['by'])} · {day(step['at'])} {clock(step['at'])} · {link(step['position'])}"
+        small = f"{shown(step['by'])} · {at_minute(step['at'])} · {link(step['position'])}"
         rows.append(f'<li>{shown(step["what"])}{why} <span class="ev">{small}</span></li>')
     title = f"history, {counted(len(steps), 'step')}"
     return f'<details class="more"><summary>{title}</summary><ol>{"".join(rows)}</ol></details>'

@@ -41,11 +41,11 @@ def usage_table(rows: Sequence[UsageRow], first: str = "model") -> str:
     if not rows:
         return '<p class="empty">No usage was recorded.</p>'
     heads = (first, "calls", "input", "from cache", "output", "cost")
-    heading = "".join(f"<th>{shown(name)}</th>" for name in heads)
+    heading = "".join(f"<th{' class=n' if at else ''}>{shown(name)}</th>" for at, name in enumerate(heads))
     body = "".join(_row(row) for row in rows)
     foot = f"<tfoot>{_row(total_of(rows))}</tfoot>" if len(rows) > 1 else ""
     table = f"<thead><tr>{heading}</tr></thead><tbody>{body}</tbody>{foot}"
-    return f'<div class="wide"><table class="grid">{table}</table></div>'
+    return f'<div class="wide"><table class="grid use">{table}</table></div>'
 
 
 def total_of(rows: Sequence[UsageRow]) -> UsageRow:

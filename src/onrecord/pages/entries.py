@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onrecord.views.happenings import calls_of, paired
 from onrecord.views.transcript import COMMITTED, TURN_KINDS, Transcript
 
 if TYPE_CHECKING:
@@ -86,12 +87,13 @@ class _Reader:
         self._whole = whole
         self._counts = None if turns_before is None else dict(turns_before)
         self._first: dict[int, Event] = {}
-        self._numbers: dict[int, int] = {}
         self._usage: dict[int, dict[str, Any]] = {}
         self._tools: dict[str, dict[str, Any]] = {}
         self._finished: set[str] = set()
         self._mirrored: set[str] = set()
-        self._shown_calls: set[str] = set()
+        self._hooked: dict[str, str] = {}
+        """The key of the hook's record of each call that a turn shows."""
+        self._joined: set[str] = set()
         self._links: set[tuple[str, str]] = set()
 
     def read(self, events: Sequence[Event]) -> None:
@@ -103,20 +105,21 @@ class _Reader:
                 self._first[event.position] = event
                 if kind != "payload.kept":
                     current[event.by] = event.position
-                    self._count(event)
                 elif isinstance(event.data, dict) and event.data.get("reading"):
                     self._mirrored.add(str(event.data.get("agent") or event.by))
             elif kind == "usage.recorded" and event.by in current and isinstance(event.data, dict):
                 self._use(current[event.by], event.data)
             elif kind == "tool.used" and isinstance(event.data, dict):
-                self._tools[event.id.rpartition("/")[2]] = event.data
+                self._tools[event.id.rpartition("/")[2]] = {**event.data, "agent": event.by}
             elif kind == "effect.finished" and isinstance(event.data, dict):
                 self._finished.add(str(event.data.get("key")))
 
-    def _count(self, event: Event) -> None:
-        if self._counts is not None:
-            number = self._counts[event.by] = self._counts.get(event.by, 0) + 1
-            self._numbers[event.position] = number
+    def _number(self, agent: str) -> int:
+        """The number of the next turn of a lane, whether it was recorded as a turn or mirrored."""
+        if self._counts is None:
+            return 0
+        self._counts[agent] = self._counts.get(agent, 0) + 1
+        return self._counts[agent]
 
     def _use(self, position: int, data: dict[str, Any]) -> None:
         if "counted" in data:
@@ -133,7 +136,10 @@ class _Reader:
         after = _superseding(committed)
         rows = [(turn, turn.status, 0) for turn in (*committed, *told.provisional)]
         rows += [(turn, ROLLED_BACK if turn.status == COMMITTED else turn.status, after(turn)) for turn in superseded]
+        rows = [(turn._replace(items=_sound(turn.items)), state, by) for turn, state, by in rows]
         rows.sort(key=lambda row: row[0].begun)
+        self._hooked = paired((turn for turn, _state, _by in rows if turn.begun in self._first), self._tools)
+        self._joined = set(self._hooked.values())
         copies: dict[int, int] = {}
         return [entry for turn, state, by in rows if (entry := self._turn(turn, state, by, copies))]
 
@@ -142,14 +148,12 @@ class _Reader:
         if first is None:
             return None
         copies[turn.begun] = copy = copies.get(turn.begun, 0) + 1
-        turn = turn._replace(items=_sound(turn.items))
-        calls = [str(call.get("id")) for item in turn.items for call in item.get("tool_calls") or ()]
-        self._shown_calls.update(calls)
-        tools = {one: self._tools[one] for one in calls if one in self._tools}
+        calls = [str(call.get("id")) for call in calls_of(turn.items)]
+        tools = {one: self._tools[self._hooked[one]] for one in calls if one in self._hooked}
         about = {"usage": self._usage.get(turn.begun), "tools": tools}
         return Entry(
             turn.begun, turn.ended or turn.begun, first.at, turn.agent, first.run, TURN, first, turn,
-            self._numbers.get(turn.begun, 0), state, superseded_by, copy, about,
+            self._number(turn.agent), state, superseded_by, copy, about,
         )  # fmt: skip
 
     def facts(self, events: Sequence[Event]) -> list[Entry]:
@@ -164,7 +168,7 @@ class _Reader:
         data = event.data if isinstance(event.data, dict) else {}
         match event.kind:
             case "tool.used":
-                return event.id.rpartition("/")[2] not in self._shown_calls
+                return event.id.rpartition("/")[2] not in self._joined
             case "effect.started":
                 return str(data.get("key")) not in self._finished
             case "effect.finished" | "scratch.set":

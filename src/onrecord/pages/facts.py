@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.log.events import TRANSCRIPT, tier_of
 from onrecord.pages.markdown import to_html
-from onrecord.pages.text import attribute, clock, counted, link, moment, seconds, short, shown, terminal
+from onrecord.pages.text import at_clock, at_second, attribute, counted, link, seconds, short, shown, terminal
 from onrecord.pages.tools import draw_used
+from onrecord.views.code import SHORT_REVISION
 from onrecord.views.findings import CAPTURED
 from onrecord.views.render import iso
 
@@ -58,9 +59,7 @@ def draw_fact(entry: Entry) -> str:
     """A fact in one line, with a link to its event."""
     fact = fact_of(entry)
     by = "" if entry.kind in _SAY_WHO else shown(entry.by)
-    small = " · ".join(
-        part for part in (fact.small, by, f"<time>{clock(entry.at)}</time>", link(entry.position)) if part
-    )
+    small = " · ".join(part for part in (fact.small, by, at_clock(entry.at), link(entry.position)) if part)
     more = f'<details class="more"><summary>more</summary>{fact.more}</details>' if fact.more else ""
     # Every other event is in the list of events, with its payload.
     header = header_of(entry) if tier_of(entry.kind) == TRANSCRIPT else ""
@@ -170,7 +169,7 @@ def _corrected(data: dict[str, Any], entry: Entry) -> Fact:
 def _interrupted(data: dict[str, Any], entry: Entry) -> Fact:
     del entry
     resets, until = data.get("resets_at"), data.get("until")
-    ends = moment(int(resets * 1e6)) if isinstance(resets, int | float) else shown(until) if until else ""
+    ends = at_second(int(resets * 1e6)) if isinstance(resets, int | float) else shown(until) if until else ""
     message = f": {_said(data, 'message')}" if data.get("message") else ""
     cause = shown(str(data.get("cause") or "unknown").replace("_", " "))
     return Fact("i", "‖", f"<b>interrupted</b> {cause}{message}", f"resets {ends}" if ends else "")
@@ -260,7 +259,10 @@ def _code(data: dict[str, Any], entry: Entry) -> Fact:
     del entry
     anchors = ", ".join(str(key).partition("@")[0] for key in data.get("anchors") or ())
     commits = data.get("commits") or ()
-    text = f"code changed: {short(anchors, _LINE)}" if anchors else f"code: {counted(len(commits), 'new commit')}"
+    seen = data["revision"] if isinstance(data.get("revision"), dict) else {}
+    place = f"{_said(seen, 'branch', 80) or 'no branch'} at {shown(str(seen.get('revision'))[:SHORT_REVISION])}"
+    text = f"code: {counted(len(commits), 'new commit')}" if commits or not seen else f"code: {place}"
+    text = f"code changed: {short(anchors, _LINE)}" if anchors else text
     return Fact("s" if anchors else "q", "!" if anchors else "", text)
 
 
@@ -273,6 +275,13 @@ def _erased(data: dict[str, Any], entry: Entry) -> Fact:
     count = data.get("count")
     number = counted(count, "payload") if isinstance(count, int) else "payloads"
     return Fact("i", "∅", f"<b>erased</b> {number}: {_said(data, 'reason')}")
+
+
+def _secret(data: dict[str, Any], entry: Entry) -> Fact:
+    del entry
+    rules = ", ".join(dict.fromkeys(str(one["rule"]) for one in data["found"]))
+    done = "found and kept" if data.get("policy") == "keep" else "replaced"
+    return Fact("q", "", f"secret {done}: {short(rules, _LINE)} in {_said(data, 'kind')}")
 
 
 def _section(data: dict[str, Any], entry: Entry) -> Fact:
@@ -315,5 +324,5 @@ _MAKERS: dict[str, Callable[[dict[str, Any], Entry], Fact]] = {
     "tool.used": _used, "session.opened": _step, "session.renamed": _step, "session.paused": _step,
     "session.resumed": _step, "session.closed": _step, "session.archived": _step, "session.held": _step,
     "session.released": _step, "next_action.set": _next, "code.changed": _code, "attention.needed": _attention,
-    "payload.erased": _erased, "section.written": _section,
+    "payload.erased": _erased, "secret.found": _secret, "section.written": _section,
 }  # fmt: skip

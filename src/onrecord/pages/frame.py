@@ -27,6 +27,16 @@ def header(title: str, *, crumb: str = "", chips: Sequence[tuple[str, str]] = ()
     return f'<header>{where}<h1>{shown(title)}</h1>{made}<span class="sp"></span>{copied}</header>'
 
 
+def skip_link(target: str, label: str) -> str:
+    """A link for the keyboard, seen only when it has the focus: the lanes may have hundreds of places to stop at."""
+    return f'<a class="skip" href="#{target}">{label}</a>'
+
+
+def sign_button(sign: str, says: str, attributes: str) -> str:
+    """A button that is only a sign: its words are in the title, and for screen readers."""
+    return f'<button type="button" {attributes} title="{says}" aria-label="{says}">{sign}</button>'
+
+
 def tabs(names: Sequence[tuple[str, str, int | None]], current: str = "") -> str:
     """Links to the parts of a page: id, label and how many things are there."""
     made = "".join(

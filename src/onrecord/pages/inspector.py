@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from onrecord.log.events import KINDS
-from onrecord.pages.text import attribute, link, moment, short, shown
+from onrecord.pages.text import at_second, attribute, link, short, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def inspector(
     state = "" if verified is None else _VERIFIED if verified else _BROKEN
     rows = [
         ("kind", f'<span title="{attribute(known.meaning if known else "")}">{shown(event.kind)}</span>'),
-        ("by", f"{shown(event.by)} · run {event.run}"), ("at", moment(event.at)),
+        ("by", f"{shown(event.by)} · run {event.run}"), ("at", at_second(event.at)),
         ("because", link(event.because) if event.because else ""), ("conversation", shown(conversation)),
         ("id", f"<code>{shown(event.id)}</code>"), ("hash", f"<code>{short_hash(event.hash)}</code>{state}"),
     ]  # fmt: skip

@@ -31,8 +31,17 @@ _SLOT = 11
 """How much room a mark has, in pixels."""
 _BELOW = "●◆■"
 """The shapes that are drawn below the bars of their lane."""
+_SAID = "✕‖⎇"
+"""The shapes that say what they mean: why work stopped, and forks."""
 _WEIGHT = "rsvon"
 """The colours of marks, the most important first."""
+_MINUTE = 60_000_000
+_STEPS = tuple(_MINUTE * count for count in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440))
+"""The times between two labels, in microseconds: the first that leaves enough room is taken."""
+_APART = 110
+"""How far apart labels are at the least, in pixels."""
+_LETTER = 6
+"""How wide a letter is, in pixels."""
 _STOPS = {"crash": ("✕", "r"), "killed": ("✕", "r")}
 
 
@@ -202,7 +211,9 @@ def draw_lanes(picture: Picture, *, now: int | None = None, width: int = 1200) -
     made = [_row(name, number, width) for number, name in enumerate(names)]
     made += [_hand(picture, hand, rows, scale) for hand in picture.hands]
     made += [_bars(found, rows[lane], scale) for lane, found in bars.items()]
-    made.append(_marks(picture.marks, rows, scale))
+    taken = {row: [scale.x(bar.start) for lane, found in bars.items() if rows[lane] == row for bar in found]
+             for row in range(len(names))}  # fmt: skip
+    made.append(_marks(picture.marks, rows, scale, taken, width))
     made.append(_ticks(scale, height))
     about = f"{len(names)} lanes, {sum(map(len, bars.values()))} turns"
     return (
@@ -213,8 +224,8 @@ def draw_lanes(picture: Picture, *, now: int | None = None, width: int = 1200) -
 def _row(name: str, number: int, width: int) -> str:
     y = _TOP + number * _ROW + 12
     return (
-        f'<text x="0" y="{y + 4}">{short(name, 12)}<title>{attribute(name)}</title></text>'
         f'<line class="axis" x1="{_LEFT - 8}" y1="{y}" x2="{width}" y2="{y}"/>'
+        f'<text class="name" x="0" y="{y + 4}">{short(name, 12)}<title>{attribute(name)}</title></text>'
     )
 
 
@@ -243,7 +254,7 @@ def _bar(one: tuple[float, float, int, str, int], row: int) -> str:
     )
 
 
-def _marks(marks: list[Mark], rows: dict[str, int], scale: _Scale) -> str:
+def _marks(marks: list[Mark], rows: dict[str, int], scale: _Scale, taken: dict[int, list[float]], width: float) -> str:
     slots: dict[tuple[int, int, bool], tuple[float, Mark]] = {}
     for mark in marks:
         x, row = scale.x(mark.at), rows[mark.lane]
@@ -259,7 +270,22 @@ def _marks(marks: list[Mark], rows: dict[str, int], scale: _Scale) -> str:
             f'<a href="#e{mark.position}"><text class="mark {mark.css}" data-p="{mark.position}" x="{x:.1f}" y="{y}">'
             f"{mark.shape}<title>{mark.position}: {short(mark.text, 160)}</title></text></a>"
         )
+        if mark.shape in _SAID:
+            others = [(one + 0.5) * _SLOT for one, at, under in slots if at == row and under is below]
+            under = [(one + 0.5) * _SLOT for one, at, below in slots if at == row and below]
+            made.append(_said(mark, x, y, [*taken[row], *others, width], under))
     return "".join(made)
+
+
+def _said(mark: Mark, x: float, y: int, beside: list[float], under: list[float]) -> str:
+    """The words of a mark, where there is room: beside it, or below and to its left."""
+    wide = _LETTER * len(mark.text) + 8
+    words, at = short(mark.text, 30), f'data-p="{mark.position}" x="{x:.1f}"'
+    if min(one for one in beside if one > x + 1) > x + wide:
+        return f'<text class="say" {at} dx="8" y="{y}">{words}</text>'
+    if x - wide > _LEFT and not any(x - wide < one < x + _SLOT for one in under):
+        return f'<text class="say end" {at} dx="5" y="{y + 15}">{words}</text>'
+    return ""
 
 
 def _hand(picture: Picture, hand: tuple[str, str, int], rows: dict[str, int], scale: _Scale) -> str:
@@ -272,21 +298,23 @@ def _hand(picture: Picture, hand: tuple[str, str, int], rows: dict[str, int], sc
     x1, x2 = scale.x(before[-1].end), scale.x(first.start)
     y1, y2 = (_TOP + rows[name] * _ROW + 12 for name in (giver, taker))
     line = f"M{x1:.1f} {y1} C{x1 + 20:.1f} {y1},{x2 - 20:.1f} {y2},{x2:.1f} {y2}"
-    return f'<path class="hand" d="{line}"><title>handed over</title></path>'
+    return f'<path class="hand" data-p="{position}" d="{line}"><title>handed over</title></path>'
 
 
 def _ticks(scale: _Scale, height: int) -> str:
-    """The time at the beginning of each part and, where there is room, inside it; the day where it changes."""
+    """The time at the beginning of each part, and full minutes or hours inside it; the day where it changes."""
     made, last_x, last_day, last = [], -100.0, "", ""
     for start, end, left, right in scale.parts:
         if left > _LEFT:
             made.append(f'<text class="gap" x="{left - _BREAK / 2 - 2:.1f}" y="{height - 6}">//</text>')
-        steps = max(1, int((right - left) // 160))
-        for step in range(steps):
-            at, x = start + (end - start) * step // steps, left + (right - left) * step / steps
+        wide = (right - left) / ((end - start) or 1)
+        step = next((one for one in _STEPS if one * wide >= _APART), _STEPS[-1])
+        for at in (start, *range((start // step + 1) * step, end, step)):
+            x = left + (at - start) * wide
             today = day(at)
             label = clock(at) if today == last_day else f"{today[5:]} {clock(at)}"
-            if label != last and x - last_x >= 6 * len(label) + 12:
-                made.append(f'<text x="{x:.1f}" y="{height - 6}">{label}</text>')
+            room = x + _LETTER * len(label) <= scale.parts[-1][3] + _RIGHT
+            if room and label != last and x - last_x >= _LETTER * len(label) + 12:
+                made.append(f'<text x="{x:.1f}" y="{height - 6}" data-at="{at // 1_000}">{label}</text>')
                 last_x, last_day, last = x, today, clock(at)
     return "".join(made)

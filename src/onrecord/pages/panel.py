@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.pages.facts import MARKS, proof
-from onrecord.pages.text import clock, link, moment, short, shown
+from onrecord.pages.text import at_minute, at_second, link, short, shown
 from onrecord.views.attempts import status_of
 from onrecord.views.claims import shown_action
 from onrecord.views.code import code_lines
-from onrecord.views.findings import SETTLED, STALE
+from onrecord.views.findings import PROOFS_SHOWN, SETTLED, STALE, speaking_for
 from onrecord.views.note import feature_lines, status_lines
 
 if TYPE_CHECKING:
@@ -187,14 +187,14 @@ def finding_small(findings: Findings, finding: Finding, label: str) -> list[str]
         small.append("challenged")
     if against := findings.contradicting(finding):
         small.append(f"contradicts {shown(', '.join(against))}")
-    evidence = [(one, findings.how(one), findings.recorded_at(one)) for one in finding["evidence"][-3:]]
+    evidence = [(one, findings.how(one), findings.recorded_at(one)) for one in speaking_for(finding)[-PROOFS_SHOWN:]]
     return [*small, *([proof(evidence)] if evidence else []), link(finding["history"][-1]["position"])]
 
 
 def _open_ends(whole: Whole, gone: Gone | None) -> Iterator[Line]:
     for attempt in whole.attempts.unresolved():
         status = status_of(attempt, gone) if gone else attempt["status"]
-        text = f"attempt {attempt['number']} is {status} since {clock(attempt['at'])}"
+        text = f"attempt {attempt['number']} is {status} since {at_minute(attempt['at'])}"
         small = f"<code>$ {short(attempt['command'], 200)}</code> · {link(attempt['position'])}"
         yield Line("Unresolved", attempt["number"], _row("s", "●", f'{text}<div class="ev">{small}</div>'))
     for agent, lane in whole.lanes.lanes.items():
@@ -213,7 +213,7 @@ def _open_ends(whole: Whole, gone: Gone | None) -> Iterator[Line]:
         yield Line("Not settled", effect["position"], _row("s", "?", text))
     if stop := whole.interruption():
         resets = stop.get("resets_at")
-        until = moment(int(resets * 1e6)) if isinstance(resets, int | float) else shown(stop.get("until") or "")
+        until = at_second(int(resets * 1e6)) if isinstance(resets, int | float) else shown(stop.get("until") or "")
         cause = shown(str(stop.get("cause", "unknown")).replace("_", " "))
         text = f"interrupted: {cause}{f', until {until}' if until else ''} {_small(link(stop['position']))}"
         yield Line("Not settled", stop["position"], _row("s", "‖", text))

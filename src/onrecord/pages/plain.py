@@ -62,9 +62,8 @@ def as_markdown(contents: Contents) -> Iterator[str]:
 def _fact(entry: Entry, *, first: bool) -> str:
     fact = fact_of(entry)
     text = _flat(f"{fact.mark} {fact.text}")
-    source = ", ".join(
-        filter(None, (_flat(fact.small), plain(entry.by), clock(entry.at), f"position {entry.position}"))
-    )
+    about = (_flat(fact.small), plain(entry.by), clock(entry.at), f"position {entry.position}")
+    source = ", ".join(dict.fromkeys(filter(None, about)))
     return ("\n" if first else "") + f"- {_inert(text)} ({_inert(source)})\n"
 
 

@@ -1,10 +1,11 @@
-// The script of a report: tabs, search, the slider over positions, the inspector. A report is complete without it.
+// The script of a report: tabs, search, the slider over positions, zoom, comparing, the inspector. A report is complete without it.
 "use strict";
 (() => {
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const one = (selector, within = document) => within.querySelector(selector);
   const timeline = one("#timeline");
-  const entries = all("#timeline > [data-p]");
+  const parts = all("#timeline > .part");
+  const entries = all("#timeline > .part > [data-p]");
   const positions = entries.map((entry) => Number(entry.dataset.p));
   const sections = all(".middle > section");
   const tabs = all(".tabs a");
@@ -100,7 +101,7 @@
     entry.scrollIntoView({ block: "center" });
   }
   timeline.addEventListener("click", (event) => {
-    const entry = event.target.closest("#timeline > [id]");
+    const entry = event.target.closest("#timeline > .part > [id]");
     if (!entry || event.target.closest("a, summary, pre") || String(getSelection())) return;
     if (selected) selected.classList.remove("sel");
     selected = entry;
@@ -133,11 +134,12 @@
     const upto = count(position);
     for (let index = Math.min(upto, shown); index < Math.max(upto, shown); index++) entries[index].hidden = index >= upto;
     shown = upto;
+    for (const part of parts) part.hidden = Number(part.firstElementChild.dataset.p) > position;
     for (const span of spans) span.element.hidden = !(span.from <= position && position < span.to);
     for (const group of groups) {
       const empty = all(":scope > [data-from]", group).every((line) => line.hidden);
-      const heading = group.classList.contains("sect") || group.classList.contains("col");
-      if (heading) group.hidden = empty;
+      const around = group.closest(".sect, .col");
+      if (around) around.hidden = empty;
     }
     for (const { mark, at } of marks) mark.classList.toggle("later", at > position);
     slider.value = String(position);
@@ -154,19 +156,22 @@
     const entry = entries[shown - 1];
     if (entry && !timeline.hidden) entry.scrollIntoView({ block: "end" });
   });
-  const play = one(".slider button");
+  const play = one("[data-play]");
   let timer = 0;
   function stop() {
     clearInterval(timer);
     timer = 0;
-    play.textContent = "▶";
-    play.setAttribute("aria-label", "Play");
+    say("▶", "Play");
+  }
+  function say(sign, words) {
+    play.textContent = sign;
+    play.title = words;
+    play.setAttribute("aria-label", words);
   }
   play.addEventListener("click", () => {
     if (timer) return stop();
     if (Number(slider.value) >= last) travel(first);
-    play.textContent = "❚❚";
-    play.setAttribute("aria-label", "Pause");
+    say("❚❚", "Pause");
     const step = Math.max(1, Math.round((last - first) / 200));
     timer = setInterval(() => {
       const next = Math.min(last, Number(slider.value) + step);
@@ -177,6 +182,107 @@
     }, 120);
     return undefined;
   });
+
+  // Zoom: the picture becomes wider, its letters do not; what is in the middle stays there.
+  const box = one(".lanes-in");
+  const picture = one("svg", box);
+  let zoom = 1;
+  function magnify(factor) {
+    if (!picture) return;
+    const high = picture.getBoundingClientRect().height;
+    const middle = (box.scrollLeft + box.clientWidth / 2) / box.scrollWidth;
+    zoom = Math.max(1, Math.min(64, zoom * factor));
+    picture.setAttribute("preserveAspectRatio", zoom > 1 ? "none" : "xMidYMid");
+    picture.style.height = zoom > 1 ? `${high}px` : "";
+    picture.style.width = `${zoom * 100}%`;
+    box.scrollLeft = middle * box.scrollWidth - box.clientWidth / 2;
+    write();
+  }
+  function write() {
+    const left = (box.scrollLeft / picture.getBoundingClientRect().width) * picture.viewBox.baseVal.width;
+    for (const text of all("text", picture)) {
+      const x = Number(text.getAttribute("x"));
+      const moved = text.classList.contains("name") ? left : x - x / zoom;
+      text.setAttribute("transform", `translate(${moved} 0) scale(${1 / zoom} 1)`);
+    }
+  }
+  box.addEventListener("scroll", () => requestAnimationFrame(write), { passive: true });
+  for (const button of all("[data-zoom]")) button.addEventListener("click", () => magnify(Number(button.dataset.zoom)));
+
+  // Compare: the lines that began to hold between two positions, and those that ceased to.
+  function number(form, label, value) {
+    const name = document.createElement("label");
+    const field = document.createElement("input");
+    Object.assign(field, { type: "number", min: String(first), max: String(last), value: String(value) });
+    name.append(label, field);
+    form.append(name);
+    return field;
+  }
+  function lines(title, found) {
+    if (!found.length) return [];
+    const heading = document.createElement("h2");
+    heading.textContent = title;
+    const parts = new Map();
+    for (const span of found) {
+      const words = span.element.matches("tr") ? [...span.element.cells].slice(0, 3).map((cell) => cell.textContent).join(" ") : "";
+      const name = span.element.closest(".sect")?.querySelector("h2")?.textContent || (words ? "Attempts" : "Objective");
+      const line = words ? document.createElement("div") : span.element.cloneNode(true);
+      if (words) line.textContent = words;
+      line.hidden = false;
+      const item = document.createElement("li");
+      item.append(line);
+      parts.set(name, [...(parts.get(name) || []), item]);
+    }
+    const made = [...parts].flatMap(([name, items]) => {
+      const title = document.createElement("h3");
+      title.textContent = name;
+      const list = document.createElement("ul");
+      list.className = "plain";
+      list.append(...items);
+      return [title, list];
+    });
+    return [heading, ...made];
+  }
+  function compare() {
+    const dialog = document.createElement("dialog");
+    const title = document.createElement("h2");
+    title.textContent = "What changed between two positions";
+    title.id = "compared";
+    dialog.setAttribute("aria-labelledby", "compared");
+    const form = document.createElement("form");
+    form.className = "fields";
+    const now = Number(slider.value);
+    const from = number(form, "from position", now === last ? first : now);
+    const to = number(form, "to position", last);
+    const result = document.createElement("div");
+    const send = document.createElement("button");
+    send.textContent = "compare";
+    form.append(send);
+    const close = document.createElement("button");
+    close.textContent = "close";
+    close.className = "close";
+    close.type = "button";
+    close.addEventListener("click", () => dialog.close());
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const [before, after] = [Number(from.value), Number(to.value)].sort((a, b) => a - b);
+      const facts = spans.filter((span) => span.element.closest("#note, #attempts"));
+      const holds = (span, at) => span.from <= at && at < span.to;
+      const made = lines("New", facts.filter((span) => holds(span, after) && !holds(span, before)));
+      const gone = lines("No longer so", facts.filter((span) => holds(span, before) && !holds(span, after)));
+      const grown = document.createElement("p");
+      const turns = count(after) - count(before);
+      grown.textContent = `From ${before} to ${after}: ${turns} more ${turns === 1 ? "entry" : "entries"} on the timeline.`;
+      result.replaceChildren(grown, ...made, ...gone);
+    });
+    result.addEventListener("click", (event) => event.target.closest("a") && dialog.close());
+    dialog.append(title, form, result, close);
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+    form.requestSubmit();
+  }
+  one(".compare").addEventListener("click", compare);
 
   // Search: entries that contain the words; enter leads to the next one.
   const form = one(".find");
@@ -248,9 +354,12 @@
       if (event.key === "Escape") field.blur();
       return;
     }
+    if (one("dialog")) return;
     if (event.key === "/") {
       event.preventDefault();
       field.focus();
+    } else if (event.key === "+" || event.key === "-") {
+      magnify(event.key === "+" ? 2 : 0.5);
     } else if (event.key === "j" || event.key === "k") {
       const named = entries.filter((entry) => entry.id && !entry.hidden);
       const at = named.indexOf(selected) + (event.key === "j" ? 1 : -1);

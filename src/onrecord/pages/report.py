@@ -15,16 +15,18 @@ from onrecord.pages.attempts import attempt_row, draw_attempts, metric_plots
 from onrecord.pages.board import draw_board, finding_card
 from onrecord.pages.costs import usage_table
 from onrecord.pages.entries import TURN, entries_of
-from onrecord.pages.frame import STYLE, header, script, tabs
+from onrecord.pages.files import draw_files, file_lines
+from onrecord.pages.frame import STYLE, header, script, sign_button, skip_link, tabs
 from onrecord.pages.highlight import uncoloured
 from onrecord.pages.inspector import payload, short_hash
 from onrecord.pages.lanes import Picture, draw_lanes
 from onrecord.pages.options import Options
 from onrecord.pages.panel import SECTIONS, decision_lines, draw_lines, finding_lines, note_text, state_lines
 from onrecord.pages.spans import Chapter, marked, spans_of
-from onrecord.pages.text import attribute, clock, day, moment, shown
-from onrecord.pages.timeline import draw_timeline
+from onrecord.pages.text import at_second, attribute, clock, day, shown
+from onrecord.pages.timeline import draw_timeline, heights_style, in_parts
 from onrecord.views.attempt_table import METRIC_COLUMNS, metric_names
+from onrecord.views.note import changed_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +49,8 @@ _POLICY = (
 )
 _HELP = (
     '<p class="ev js" hidden>Select an entry to see its event: kind, actor, time, hash and payload.</p>'
-    '<p class="ev js" hidden><kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> next, previous</p>'
+    '<p class="ev js" hidden><kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> next, previous '
+    "<kbd>+</kbd> <kbd>-</kbd> zoom the lanes</p>"
 )
 _CLAIMS = ("finding.", "hypothesis.", "evidence.", "code.", "milestone.")
 _FACTS = ("session.", "objective.", "next_action.", "reproduction.", "phase.", "profile.", "section.", "milestone.",
@@ -83,19 +86,20 @@ def report(contents: Contents) -> Iterator[str]:
     """The file, piece by piece."""
     whole, events = contents.whole, contents.events
     entries = [one for one in entries_of(events, whole, {}) if one.position >= contents.first]
-    code = script()
-    policy = _POLICY.format(script=_digest(code), style=_digest(STYLE))
+    code, style = script(), STYLE + heights_style()
+    policy = _POLICY.format(script=_digest(code), style=_digest(style))
     yield (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">'
         f"<title>{shown(whole.head.name)} · onrecord</title>\n"
-        f"<style>{STYLE}</style></head>\n<body>\n"
+        f"<style>{style}</style></head>\n<body>\n"
     )
+    yield skip_link("timeline", "Skip to the timeline")
     yield _top(contents)
     picture = Picture().fold(events)
-    yield f'<section class="lanes" aria-label="Lanes">{draw_lanes(picture)}</section>\n'
+    yield f'<section class="lanes" aria-label="Lanes"><div class="lanes-in">{draw_lanes(picture)}</div></section>\n'
     spans = spans_of(whole.head, events, _chapters(contents))
     yield _bars(contents, entries)
     yield '<main class="cols">\n<section class="note" id="note" aria-label="What the next agent reads">'
@@ -106,6 +110,8 @@ def report(contents: Contents) -> Iterator[str]:
     yield draw_board(marked(spans["board"]))
     yield '</section>\n<section id="attempts"><h2>Attempts</h2>'
     yield draw_attempts(marked(spans["attempts"]), _metrics(whole)) + metric_plots(whole)
+    yield '</section>\n<section id="files"><h2>Files</h2>'
+    yield draw_files(marked(spans["files"]))
     yield f'</section>\n<section id="cost"><h2>Cost</h2>{usage_table(contents.usage)}</section>\n'
     yield '<section id="events"><h2>Events</h2>'
     yield from _events(contents, {entry.position for entry in entries})
@@ -152,6 +158,7 @@ def _chapters(contents: Contents) -> dict[str, Chapter]:
         "panel": Chapter(panel, _FACTS),
         "board": Chapter(board, _CLAIMS),
         "attempts": Chapter(attempts, ("attempt.",)),
+        "files": Chapter(file_lines, ("attempt.started", "code.", "finding.")),
     }
 
 
@@ -189,16 +196,20 @@ def _bars(contents: Contents, entries: Sequence[Entry]) -> str:
     whole = contents.whole
     names = [
         ("timeline", "Timeline", len(entries)), ("findings", "Findings", len(whole.findings.findings)),
-        ("attempts", "Attempts", whole.attempts.count), ("cost", "Cost", None), ("events", "Events", whole.position),
+        ("attempts", "Attempts", whole.attempts.count), ("files", "Files", len(changed_files(whole))),
+        ("cost", "Cost", None), ("events", "Events", whole.position),
     ]  # fmt: skip
     first, last = contents.first, whole.position
     return (
         f'<section class="bars" aria-label="Parts, search and position">{tabs(names)}'
         '<form class="find js" role="search" hidden><input type="search" placeholder="Search  ( / )" '
         'aria-label="Search the timeline"><span class="ev" role="status"></span></form>'
-        '<div class="slider js" hidden><button type="button" aria-label="Play">▶</button>'
+        f'<div class="slider js" hidden>{sign_button("▶", "Play", "data-play=1")}'
         f'<input type="range" min="{first}" max="{last}" value="{last}" aria-label="Position">'
-        f"<output>position {last} of {last}</output></div></section>\n"
+        f"<output>position {last} of {last}</output>"
+        f'<span class="zoom">zoom {sign_button("&minus;", "Zoom out of the lanes", "data-zoom=0.5")}'
+        f"{sign_button('+', 'Zoom into the lanes', 'data-zoom=2')}</span>"
+        '<button type="button" class="compare">compare…</button></div></section>\n'
     )
 
 
@@ -212,7 +223,7 @@ def _timeline(contents: Contents, entries: Sequence[Entry]) -> Iterator[str]:
     if contents.first > 1:
         yield f'<p class="ev">This report begins at position {contents.first}; the log has everything before it.</p>'
     drawn = draw_timeline(entries, contents.options)
-    yield from drawn if len(entries) <= COLOURED_ENTRIES else map(uncoloured, drawn)
+    yield from in_parts(drawn if len(entries) <= COLOURED_ENTRIES else map(uncoloured, drawn))
     if not any(entry.kind == TURN for entry in entries):
         yield '<p class="empty">No agent has said anything yet.</p>'
 
@@ -220,7 +231,7 @@ def _timeline(contents: Contents, entries: Sequence[Entry]) -> Iterator[str]:
 def _events(contents: Contents, drawn: set[int]) -> Iterator[str]:
     yield (
         '<p class="ev">Every fact with its payload. Turns are in the timeline, and usage is under Cost.</p>'
-        '<div class="wide"><table class="grid events"><thead><tr><th>#</th><th>time</th><th>by</th><th>kind</th>'
+        '<div class="wide"><table class="grid events"><thead><tr><th>#</th><th>time (UTC)</th><th>by</th><th>kind</th>'
         "<th>payload</th><th>hash</th></tr></thead><tbody>"
     )
     for event in contents.events:
@@ -245,7 +256,7 @@ def _foot(contents: Contents) -> str:
     verified = {True: "; the hash chain up to there was verified", False: "; the hash chain is broken", None: ""}
     remark = f" {shown(contents.remark)}" if contents.remark else ""
     return (
-        f"<footer>Made by onrecord {moment(contents.made_at)} from position {head.position} of session "
+        f"<footer>Made by onrecord {at_second(contents.made_at)} from position {head.position} of session "
         f'<code>{attribute(head.session)}</code>, hash <code title="{head.hash.hex()}">{short_hash(head.hash)}</code>'
         f"{verified[contents.verified]}.{remark}</footer>\n"
     )

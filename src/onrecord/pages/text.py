@@ -20,6 +20,7 @@ _SPACES = re.compile(r"\s+")
 _COLOURS = re.compile("\x1b\\[[0-9;:]*m")
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _THOUSAND, _MILLION, _MINUTE, _HOUR = 1_000, 1_000_000, 60, 3_600
+_HALF_A_DAY = 12 * _HOUR * _MILLION
 
 
 def plain(text: object) -> str:
@@ -40,6 +41,11 @@ def shown(text: object) -> str:
 def attribute(text: object) -> str:
     """The text on one line, for the value of an attribute in double quotes."""
     return _SPACES.sub(" ", shown(text)).replace('"', "&quot;").replace("'", "&#39;")
+
+
+def in_words(text: object) -> str:
+    """A command that is broken between its words only, never at a hyphen."""
+    return " ".join(f'<span class="w">{attribute(word)}</span>' for word in str(text).split())
 
 
 def terminal(text: object) -> str:
@@ -73,10 +79,29 @@ def clock(at: int) -> str:
     return _iso(at)[11:16]
 
 
-def moment(at: int) -> str:
-    """A moment with its day, to the second, in UTC."""
-    iso = _iso(at)
-    return f'<time datetime="{iso}">{iso[:10]} {iso[11:19]} UTC</time>'
+def timed(at: int, text: str) -> str:
+    """A text with the time of a moment in UTC, which the live page shows in the time of its reader."""
+    return f'<time datetime="{_iso(at)}">{text}</time>'
+
+
+def at_clock(at: int) -> str:
+    """The hour and minute of a moment."""
+    return timed(at, clock(at))
+
+
+def at_minute(at: int) -> str:
+    """A moment with its day, to the minute."""
+    return timed(at, f"{day(at)} {clock(at)} UTC")
+
+
+def at_second(at: int) -> str:
+    """A moment with its day, to the second."""
+    return timed(at, f"{day(at)} {_iso(at)[11:19]} UTC")
+
+
+def soon(at: int, now: int) -> str:
+    """A moment to come: within half a day its hour and minute, else with its day."""
+    return timed(at, f"{clock(at)} UTC") if at - now < _HALF_A_DAY else at_minute(at)
 
 
 def _iso(at: int) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from onrecord.pages.entries import TURN
 from onrecord.pages.facts import draw_fact, header_of
 from onrecord.pages.media import draw_parts, thinking
 from onrecord.pages.options import Options
-from onrecord.pages.text import clock, day, link, money, shown, tokens
+from onrecord.pages.text import at_clock, day, link, money, shown, tokens
 from onrecord.pages.tools import draw_call, text_of
 from onrecord.views.conversations import SUBLANE
 from onrecord.views.transcript import RUNNING
@@ -23,13 +25,37 @@ SIZES = ((1_500, "z1"), (6_000, "z2"), (20_000, "z3"))
 """How much HTML a turn has, and the class that says how high it is about, so that scrolling does not jump."""
 
 
+PART = 40
+"""How many entries a part has: a browser skips a part that is not in sight, and looks at none of its entries."""
+HEIGHTS = tuple(round(200 * 1.25**number) for number in range(26))
+"""The heights that a part can be expected to have, in pixels; it gets the class of the nearest one."""
+_FACT_HEIGHT, _TURN_HEIGHTS = 40, {"z1": 120, "z2": 260, "z3": 700, "z4": 1_500}
+_SIZE = re.compile(r'<article class="turn (z\d)')
+
+
+def in_parts(pieces: Iterable[str]) -> Iterator[str]:
+    """Drawn entries in parts, each with a class that says how high it is about."""
+    found = list(islice(pieces := iter(pieces), PART))
+    while found:
+        sizes = [_SIZE.match(piece) for piece in found]
+        height = sum(_TURN_HEIGHTS[size[1]] if size else _FACT_HEIGHT for size in sizes)
+        nearest = min(range(len(HEIGHTS)), key=lambda number: abs(HEIGHTS[number] - height))
+        yield f'<div class="part h{nearest}">{"".join(found)}</div>\n'
+        found = list(islice(pieces, PART))
+
+
+def heights_style() -> str:
+    """The rules of the classes that parts have."""
+    return "".join(f".h{number}{{contain-intrinsic-size:auto {high}px}}" for number, high in enumerate(HEIGHTS))
+
+
 def draw_timeline(entries: Iterable[Entry], options: Options | None = None) -> Iterator[str]:
     """Every entry, with a heading where a day begins."""
     before = ""
     for entry in entries:
         today = day(entry.at)
         if today != before:
-            yield f'<h3 class="day" data-p="{entry.position}">{today}</h3>\n'
+            yield f'<h3 class="day" data-p="{entry.position}">{today} UTC</h3>\n'
             before = today
         yield draw_entry(entry, options or Options())
 
@@ -71,7 +97,7 @@ def _article(entry: Entry, body: str) -> str:
     attributes = f'id="{entry.anchor}" data-p="{entry.position}"{header_of(entry)}'
     return (
         f'<article class="turn {size}{css}" {attributes}><div class="t">'
-        f'{clock(entry.at)}<a href="#e{entry.position}{number}">{entry.position}</a></div>'
+        f'{at_clock(entry.at)}<a href="#e{entry.position}{number}">{entry.position}</a></div>'
         f'<div class="body">{body}</div></article>\n'
     )
 

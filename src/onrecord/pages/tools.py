@@ -98,7 +98,7 @@ def text_of(item: Item | None) -> str:
 
 
 def _fold(made: Shown) -> str:
-    badge = f'<span class="x {made.mood}">{made.badge}</span>' if made.badge else ""
+    badge = f' <span class="x {made.mood}">{made.badge}</span>' if made.badge else ""
     head = f"<code>{made.title}</code>{badge}"
     if not made.body:
         return f'<div class="tool"><div class="line">{head}</div></div>'

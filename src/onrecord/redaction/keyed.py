@@ -6,15 +6,22 @@ value without a digit, a call, a path, a placeholder or a variable is none. What
 
 from __future__ import annotations
 
-import math
-import re
-from functools import cache
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
 
 
-@cache
+_COMPILED: dict[bytes, re.Pattern[bytes]] = {}
+
+
 def compiled(pattern: bytes) -> re.Pattern[bytes]:
     """A pattern, compiled when it is first needed: all of them together take longer than a hook may."""
-    return re.compile(pattern)
+    found = _COMPILED.get(pattern)
+    if found is None:
+        import re
+
+        found = _COMPILED[pattern] = re.compile(pattern)
+    return found
 
 
 _COLOUR = rb"(?:(?:\x1b|\\{1,7}(?:u001[bB]|x1[bB]|033|e))\[[0-9;]{0,16}m){0,3}"
@@ -22,6 +29,8 @@ _QUOTE = rb"\\{0,7}[\"'`]"
 _STOP = rb"\s\"'`\\,;<>(){}\[\]|"
 KEYWORDS = (
     "passw", "passphrase", "passcode", "passwd", "pwd", "secret", "token", "apikey", "api_key", "api-key", "api key",
+    "access key", "auth key", "signing key", "encryption key", "private key", "license key", "master key",
+    "pass:", "pass=", "pass =", 'pass"', "pass'", "pass\\",
     "accesskey", "access_key", "access-key", "authkey", "auth_key", "auth-key", "privatekey", "private_key",
     "private-key", "encryption_key", "encryption-key", "encryptionkey", "signing_key", "signing-key", "signingkey",
     "master_key", "master-key", "masterkey", "license_key", "license-key", "licensekey", "account_key", "accountkey",
@@ -45,6 +54,8 @@ _KEYED = (
 )  # fmt: skip
 _PROSE = rb"[A-Za-z0-9_.\-]{1,60}+(?:[.,;!?)(]|[ ](?![ ]{0,23}(?:[=:|>?\-]|\\{0,7}[\"'`]|[^" + _STOP + rb"]{20})))"
 """What follows most names: more text. It is looked for first because it is the quickest to see."""
+_TWO_WORDS = rb"(?i)(?:api|access|auth|signing|encryption|private|license|master|secret) (?=key)"
+"""What is before the last word of names like `api key`."""
 _NEGATIVE = (
     rb"(?i)public|primary|foreign|cache_?key|sort_?key|partition|keyboard|keyword|tokeni[sz]|tokens?[_-]?(?:type|count|"
     rb"limit|usage|length|budget|name|ids?\b|index|class|kind|pos|list|start|end|map|ttl|life|url|uri|endpoint|expir)|"
@@ -63,6 +74,7 @@ _PLACEHOLDER = (
     rb"undefined|todo|not[_-]?set|n/a\b|sha\d{1,3}[-:]|md5[-:]|function|lambda|async|await|return|import|class\b)"
 )
 _CALL = frozenset(b"([{")
+_BETWEEN = (b"|", b">", b"->")
 _WORDS = rb"(?:[a-z]{3,}|[A-Z][a-z]{2,}|[A-Z]{3,})"
 _VERSION = rb"v?\d+(?:\.\d+)+(?:[-+.][\w.]+)?\Z|\d{4}-\d\d-\d\d[T ]?[\d:.Z+-]*\Z|[\d.,:_%-]+(?:ms|s|kb|mb|gb)?\Z"
 _PATH = rb"/?[\w.-]+(?:/[\w.-]+){1,}\Z|[\w-]+\.(?:py|js|ts|tsx|json|md|txt|toml|ya?ml|html|go|rs|c|h|java)\Z"
@@ -79,7 +91,9 @@ _MANY_DIGITS, _CLASSES = 3, 3
 
 def keyed_value(data: bytes, start: int) -> tuple[int, int] | None:
     """The span of the secret that the name at `start` announces, if there is one."""
-    if compiled(_PROSE).match(data, start) is not None and data[max(0, start - 24) : start].rfind(b" -") < 0:
+    if b" " in data[start + 3 : start + 11] and (two := compiled(_TWO_WORDS).match(data, start)) is not None:
+        start = two.end()
+    if compiled(_PROSE).match(data, start) is not None and b"-" not in data[max(0, start - 24) : start]:
         return None
     found = compiled(_KEYED).match(data, start)
     if found is None:
@@ -97,16 +111,26 @@ def keyed_value(data: bytes, start: int) -> tuple[int, int] | None:
     after = data[end : end + 1]
     if not quoted and after and after[0] in _CALL:
         return None
-    flag = data[max(0, start - 2 - len(name)) : start].lstrip().startswith(b"-")
-    strict = (bare and not flag and not quoted) or found["sep"] in (b"|", b">", b"->")
+    strict = (bare and not quoted and not name.startswith(b"-")) or (
+        found["sep"] in _BETWEEN and not _is_framed(data, found, end)
+    )
     if not is_secret(data[begin:end], strict=strict, word=bool(compiled(_PASS).search(name))):
         return None
     return begin, end
 
 
+def _is_framed(data: bytes, found: re.Match[bytes], end: int) -> bool:
+    """Whether an element of XML or a row of a table ends after the value too."""
+    if found["sep"] == b">":
+        return data[end : end + 2] == b"</"
+    return found["sep"] == b"|" and data[end : end + 3].lstrip(b" ").startswith(b"|")
+
+
 def _bits(value: bytes) -> float:
     size = len(value)
-    return -sum(n / size * math.log2(n / size) for n in map(value.count, set(value)))
+    from math import log2
+
+    return -sum(n / size * log2(n / size) for n in map(value.count, set(value)))
 
 
 def is_secret(value: bytes, *, strict: bool = False, word: bool = False) -> bool:
@@ -199,6 +223,9 @@ SURROUNDED: tuple[Surrounded, ...] = (
     ("mysql-password", "mysql mysqldump mariadb", (
         rb"(?:mysql|mysqldump|mysqladmin|mariadb)[ ](?:[^\n\\|;]{0,120}[ ])?"
         rb"-p(?P<secret>[^\s\"'\\|;&-][^\s\"'\\|;&]{5,100})")),
+    ("command-password", "docker redis-cli", (
+        rb"(?:docker login[ ](?:[^\n\\|;]{0,120}[ ])?-p|redis-cli[ ](?:[^\n\\|;]{0,120}[ ])?-a)[ ]?(?:" + _QUOTE
+        + rb")?(?P<secret>[^\s\"'\\|;&-][^\s\"'\\|;&]{5,200})")),
     ("sshpass", "sshpass", (rb"sshpass[ ]-p[ ]?(?:" + _QUOTE + rb")?(?P<secret>[^\s\"'\\]{4,100})")),
     ("netrc", "machine", (
         rb"machine\s{1,8}[\w.\-]{3,100}(?:\s|\\n){1,8}login(?:\s|\\n){1,8}[^\s\\]{1,100}(?:\s|\\n){1,8}password"
@@ -215,9 +242,9 @@ SURROUNDED: tuple[Surrounded, ...] = (
         rb"(?i)private[ _-]?key[^\n]{0,24}?(?P<secret>0x[0-9a-f]{64}(?![0-9a-f]))")),
 )  # fmt: skip
 NEEDS_TEST = frozenset({"session-cookie", "api-key-header", "url-token", "mysql-password", "docker-auth", "cookie",
-                        "basic-credentials", "authorization", "bearer-token"})  # fmt: skip
+                        "command-password", "basic-credentials", "authorization", "bearer-token"})  # fmt: skip
 """Kinds whose value must also look like a secret."""
-_TOLERANT = frozenset({"basic-credentials", "cookie", "mysql-password"})
+_TOLERANT = frozenset({"basic-credentials", "cookie", "mysql-password", "command-password"})
 
 
 def accepts(kind: str, value: bytes) -> bool:

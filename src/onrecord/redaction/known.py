@@ -6,8 +6,6 @@ short or so common that marking them would mark ordinary words.
 
 from __future__ import annotations
 
-import re
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +61,8 @@ def is_telling(value: str) -> bool:
 
 def variables_of(text: str) -> dict[str, str]:
     """The variables of a `.env` file."""
+    import re
+
     found = {}
     for line in text.splitlines():
         if match := re.match(_LINE, line):

@@ -16,7 +16,7 @@ LONGEST_PLAIN = 11
 NAMES = (
     b"pass", b"pw", b"secret", b"token", b"key", b"credential", b"auth", b"://", b"cookie", b"bearer",
     b"-----", b"curl", b"--user", b"-u", b"mysql", b"mariadb", b"machine", b"identified by", b"session=",
-    b"sid=", b"discord", b"private", b"flyv1",
+    b"sid=", b"discord", b"private", b"flyv1", b"docker", b"redis-cli",
 )  # fmt: skip
 """Parts of all names and surroundings that announce a secret, in lower case."""
 _SPACE = ord(" ")

@@ -7,11 +7,11 @@ whole: only the JSON string that had the secret is, so a vendor's record stays a
 
 from __future__ import annotations
 
-import json
-import re
+from onrecord import lean_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
     from typing import Any
 
@@ -21,9 +21,10 @@ MARK_DIGITS = 4
 """How many hexadecimal digits of the keyed hash a placeholder shows."""
 NAMED_LIMIT = 512
 """Up to how many bytes a text is judged by the name it is under."""
-PLACEHOLDER = re.compile(r"\[secret:([a-z0-9-]{1,64}):[0-9a-f]{4}\]")
-_SPACE = re.compile(rb"\\+[nrt]|\s")
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*:)?', re.DOTALL)
+# As text: a process that finds no secret compiles none of them.
+PLACEHOLDER = r"\[secret:([a-z0-9-]{1,64}):[0-9a-f]{4}\]"
+_SPACE = rb"\\+[nrt]|\s"
+_STRING = r'(?s)"((?:[^"\\]|\\.)*+)"(\s*:)?'
 
 Found = dict[tuple[str, str], int]
 """How often each kind was found, by kind and place."""
@@ -61,9 +62,10 @@ class Cleaner:
         return b"".join([*parts, data[end:]]) if self._replace else data
 
     def _placeholder(self, kind: str, secret: bytes) -> bytes:
+        import re
         from hashlib import blake2b  # a process that finds nothing does not load it
 
-        digest = blake2b(_SPACE.sub(b"", secret), key=self._key()[:64], digest_size=8).hexdigest()
+        digest = blake2b(re.sub(_SPACE, b"", secret), key=self._key()[:64], digest_size=8).hexdigest()
         return f"[secret:{kind}:{digest[:MARK_DIGITS]}]".encode()
 
     def value(self, value: Any, place: str = "", name: str = "") -> Any:
@@ -87,6 +89,9 @@ class Cleaner:
             return raw
         if raw[:1] not in "{[" or not _is_json(raw):
             return self.text(raw, place)
+        import json
+        import re
+
         name = ""
 
         def clean(found: re.Match[str]) -> str:
@@ -101,12 +106,12 @@ class Cleaner:
             cleaned = self.text(text, place, name)
             return found[0] if cleaned == text else json.dumps(cleaned, ensure_ascii="\\u" in found[1])
 
-        return _STRING.sub(clean, raw)
+        return re.sub(_STRING, clean, raw)
 
 
 def _is_json(raw: str) -> bool:
     try:
-        json.loads(raw)
+        lean_json.loads(raw)
     except (ValueError, RecursionError):
         return False
     return True

@@ -1,4 +1,4 @@
-"""Engines: how to ask SGLang and vLLM for a turn by token ids, and how to read their replies in one form.
+"""Engines: how to ask SGLang, vLLM and llama.cpp for a turn by token ids, and how to read their replies in one form.
 
     client's request ──> `upstream_request` ──> engine ──> `read_reply` ──> Reply ──> the trajectory
 
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import re
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import BadReply, InvalidInput
+from onrecord.rollout.by_ids import llama_completion, llama_reply, vllm_generate
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
 
 if TYPE_CHECKING:
@@ -23,10 +25,25 @@ if TYPE_CHECKING:
 
     Parse = Callable[[dict[str, Any]], dict[str, Any]]
 
-SGLANG, VLLM, VLLM_COMPLETIONS = "sglang", "vllm", "vllm-completions"
-DIALECTS = (SGLANG, VLLM, VLLM_COMPLETIONS)
+SGLANG, VLLM, VLLM_COMPLETIONS, VLLM_GENERATE = "sglang", "vllm", "vllm-completions", "vllm-generate"
+SGLANG_COMPLETIONS, LLAMA = "sglang-completions", "llama"
+DIALECTS = (SGLANG, SGLANG_COMPLETIONS, VLLM, VLLM_COMPLETIONS, VLLM_GENERATE, LLAMA)
 """`vllm` uses the chat endpoint: the engine parses tool calls and must accept `prompt_token_ids`, and its reply is
-checked. `vllm-completions` uses the completions endpoint, which accepts ids in every version; calls are parsed here."""
+checked. `vllm-completions` uses the completions endpoint, which accepts ids in every version; calls are parsed here.
+`sglang-completions` does the same with SGLang, whose chat endpoint does not stream ids.
+`vllm-generate` uses the endpoint for ids, which also says which weights sampled each token; calls are parsed here.
+`llama` uses the completion endpoint of llama.cpp's own server; calls are parsed here."""
+COMPLETIONS = (VLLM_COMPLETIONS, SGLANG_COMPLETIONS)
+"""Dialects of text completions: both engines take and return the same."""
+_PLAIN = (*COMPLETIONS, VLLM_GENERATE, LLAMA)
+"""Dialects whose replies have text in place of a message."""
+_PATHS = {
+    **dict.fromkeys(COMPLETIONS, "/v1/completions"), VLLM_GENERATE: "/inference/v1/generate", LLAMA: "/completion",
+}  # fmt: skip
+_COUNTED = (SGLANG, LLAMA)
+"""Dialects whose replies say how many ids the engine read, and not which."""
+_UNNAMED = "default"
+"""What SGLang and vLLM call weights without a name. It is not a version: later weights may have no name either."""
 
 FINISHES = {
     "stop": STOP, "tool_calls": TOOL_CALLS, "function_call": TOOL_CALLS, "length": LENGTH, "abort": ABORT,
@@ -49,20 +66,24 @@ _TOKEN_ID = re.compile(r"token_id:(\d{1,10})\Z")
 
 def endpoint(dialect: str) -> str:
     """The engine's path for requests of this dialect."""
-    return "/v1/completions" if dialect == VLLM_COMPLETIONS else "/v1/chat/completions"
+    return _PATHS.get(dialect, "/v1/chat/completions")
 
 
 def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: Sequence[int], done: int = 0) -> dict[str, Any]:
     """The request to the engine for a client's request: not streamed, one choice, ids in, ids and logprobs out.
 
-    `done` is how many tokens of the answer are already at the end of the prompt; the token limit counts them.
+    `done` is how many tokens of the answer are already at the end of the prompt; the token limits count them.
     """
     body = {name: value for name, value in request.items() if name not in _PROXY_ONLY}
     body["stream"] = False
-    for limit in ("max_tokens", "max_completion_tokens"):
+    for limit in ("max_tokens", "max_completion_tokens", "min_tokens"):
         if done and isinstance(body.get(limit), int):
-            body[limit] -= done
-    if dialect == VLLM_COMPLETIONS:
+            body[limit] = max(0, body[limit] - done)
+    if dialect == VLLM_GENERATE:
+        return vllm_generate(body, prompt_ids)
+    if dialect == LLAMA:
+        return llama_completion(body, prompt_ids)
+    if dialect in COMPLETIONS:
         for name in ("messages", "tools", "tool_choice", "top_logprobs", "parallel_tool_calls", "response_format"):
             body.pop(name, None)
         if "max_completion_tokens" in body:
@@ -122,6 +143,7 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse
 
     `parse` finds the tool calls in the text of a reply, for an engine that does not.
     """
+    body = llama_reply(body) if dialect == LLAMA else body
     choice = _only_choice(body)
     meta = choice.get("meta_info")
     meta = meta if isinstance(meta, dict) else {}
@@ -130,37 +152,40 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse
         output_ids, logprobs = _sglang_output(meta, finish)
     else:
         output_ids, logprobs = _vllm_output(choice, finish)
-    message = (
-        _completion_message(choice, parse or with_calls) if dialect == VLLM_COMPLETIONS else _message(choice, finish)
-    )
+    plain = dialect in _PLAIN
+    message = _completion_message(choice, parse or with_calls) if plain else _message(choice, finish)
     usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
     _check_length("completion_tokens", output_ids, meta, usage)
     prompt_ids = _prompt_ids(body, choice)
-    if prompt_ids is None and finish != ABORT and dialect != SGLANG:
+    if prompt_ids is None and finish != ABORT and dialect not in _COUNTED:
         raise BadReply("the engine did not return the ids it read", hint="the engine must support return_token_ids")
     if finish != ABORT or "prompt_tokens" in meta or prompt_ids is not None:
         # An abort in the waiting queue has read nothing yet, and omits the count.
         read = prompt_ids if prompt_ids is not None else sent
         if read is not None:
             _check_length("prompt_tokens", read, meta, {} if finish == ABORT else usage)
-    if dialect == VLLM_COMPLETIONS and message and message.get("tool_calls") and finish == STOP:
+    if plain and message and message.get("tool_calls") and finish == STOP:
         finish = TOOL_CALLS
     found = {name: at[name] for name in SIDE_PAYLOADS for at in (choice, meta) if at.get(name) is not None}
-    response_id = body.get("id")
+    response_id = body.get("id") or body.get("request_id")
     return Reply(
         message, output_ids, logprobs, finish, prompt_ids,
-        _weights(len(output_ids), meta, choice, body),
+        _weights(len(output_ids), meta, choice, body, body.get("metadata")),
         cause, response_id if isinstance(response_id, str) else "", side_payloads=found,
     )  # fmt: skip
 
 
-def _weights(count: int, *places: dict[str, Any]) -> tuple[Span, ...]:
+def _weights(count: int, *named: Any) -> tuple[Span, ...]:
     """Which weights sampled the ids: spans if the engine reports them, else one version for all.
 
     Ids that no span covers get an empty version: it is unknown, and a guess would be wrong.
     """
+    places = [at for at in named if isinstance(at, dict)]
     listed = next((at["weight_versions"] for at in places if isinstance(at.get("weight_versions"), list)), None)
     version = next((at["weight_version"] for at in places if at.get("weight_version") is not None), None)
+    version = None if version == _UNNAMED else version
+    if listed is not None and all(_version(span) == "" for span in listed):
+        listed = None
     if not count or (listed is None and version is None):
         return ()
     spans: list[Span] = []
@@ -168,9 +193,14 @@ def _weights(count: int, *places: dict[str, Any]) -> tuple[Span, ...]:
     for span in listed if listed is not None else [{"version": version, "start": 0, "end": count}]:
         start, end = (span.get(name) for name in ("start", "end")) if isinstance(span, dict) else (None, None)
         if type(start) is int and type(end) is int and at <= start < end <= count:
-            spans += [("", start - at), (str(span.get("version") or ""), end - start)]
+            spans += [("", start - at), (_version(span), end - start)]
             at = end
     return tuple(span for span in (*spans, ("", count - at)) if span[1])
+
+
+def _version(span: Any) -> str:
+    version = str(span.get("version") or "") if isinstance(span, dict) else ""
+    return "" if version == _UNNAMED else version
 
 
 def joined(
@@ -383,6 +413,8 @@ def _check_length(name: str, ids: Sequence[int], *counts: dict[str, Any]) -> Non
 def _ids(values: Any, what: str) -> list[int]:
     if not isinstance(values, list):
         raise BadReply(f"the {what} ids are not a list")
+    if set(map(type, values)) == {int} and min(values) >= 0 and max(values) <= TOKEN_ID_LIMIT:
+        return values
     for index, value in enumerate(values):
         if type(value) is not int or not 0 <= value <= TOKEN_ID_LIMIT:
             raise BadReply(f"{what} id {index} is {value!r:.40}, which is not a token id")
@@ -390,6 +422,8 @@ def _ids(values: Any, what: str) -> list[int]:
 
 
 def _logprobs(values: list[Any]) -> list[float]:
+    if set(map(type, values)) == {float} and isfinite(sum(values)) and max(map(abs, values)) <= _LARGEST:
+        return values
     for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
             raise BadReply(f"logprob {index} is {value!r:.40}, which is not a finite number of float32")

@@ -2,7 +2,9 @@
 
 A turn is `turn.begun`, an `item.added` per new message and `tokens.recorded` of its prompt, in one durable step before
 the engine is called; then the reply's `item.added`, `tokens.recorded` of the output and `turn.committed` or
-`turn.aborted` in another. Live and replayed steps both go through `apply`, so a restart changes nothing.
+`turn.aborted` in another. While an engine streams, `tokens.recorded` of the output so far come in between; the whole
+output repeats them, so they matter only if it never comes. Live and replayed steps both go through `apply`, so a
+restart changes nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +16,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import AssemblyFailed, DamagedLog, InvalidInput, PayloadErased
 from onrecord.log.items import ROLES, to_items
-from onrecord.log.packed import pack_floats, pack_integers, unpack_floats, unpack_integers
+from onrecord.log.packed import count_packed, pack_floats, pack_integers, unpack_floats, unpack_integers
 from onrecord.rollout.trajectory import LinearTrajectory, Prepared
-from onrecord.rollout.turns import ABORT, ABORTED, INCOMPLETE, INFRA, STATUS_OF, TurnRecord
+from onrecord.rollout.turns import (
+    ABORT,
+    ABORTED,
+    INCOMPLETE,
+    INFRA,
+    STATUS_OF,
+    TurnRecord,
+    floats,
+    integers,
+    spans,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from onrecord.log.events import Event
     from onrecord.log.items import Item
@@ -27,7 +39,8 @@ if TYPE_CHECKING:
     from onrecord.rollout.trajectory import Policy
     from onrecord.rollout.turns import Reply, Span
 
-PROMPT, OUTPUT = "prompt", "output"
+PROMPT, PARTIAL, OUTPUT = "prompt", "partial", "output"
+"""What ids are of: the prompt, the output so far while an engine streams it, or the whole output."""
 _EMPTY_PROMPT: dict[str, Any] = {"keep": 0, "ids": pack_integers(()), "origins": []}
 
 LANE_KINDS = (
@@ -59,8 +72,29 @@ class OpenTurn:
     prompt: dict[str, Any] | None = None
     message: dict[str, Any] | None = None
     output: dict[str, Any] | None = None
+    partial: list[dict[str, Any]] = field(default_factory=list)
     erased: bool = False
     tools: str = ""
+
+    @property
+    def streamed(self) -> int:
+        """How many ids of the output are on record so far."""
+        return sum(count_packed(part["ids"]) for part in self.partial)
+
+    def cut_off(self, status: str) -> dict[str, Any]:
+        """The output of a turn that has no whole one: what was streamed until then."""
+        if not self.partial:
+            return {"status": status}
+        ids, logprobs, weights = array("i"), array("f"), list[Any]()
+        for part in self.partial:
+            ids.extend(unpack_integers(part["ids"]))
+            logprobs.extend(unpack_floats(part["logprobs"]))
+            weights += part.get("weights") or [["", len(ids) - sum(count for _version, count in weights)]]
+        known = any(version for version, _count in weights)
+        return {"status": status, "ids": ids, "logprobs": logprobs, "weights": weights if known else []}
+
+
+_UNCOUNTED = {"position": 0, "shared": False, "run": 0}
 
 
 class Lane:
@@ -74,17 +108,23 @@ class Lane:
         self.commits: list[int] = []
         """The position that committed each turn of the trajectory."""
         self.turns = 0
+        self.shared = False
+        """Whether the last process that took the lane lets others take it between its turns."""
+        self.run = 0
+        """The run of that process."""
         self.open: OpenTurn | None = None
         self.frozen: Frozen | None = None
         self.acknowledged: int = 0
         self.retired: str | None = None
         """The reason, once the rollout is retired."""
+        self.sampled: dict[int, int] = {}
+        """How many ids each committed turn sampled, by the position of its commit; discarded turns included."""
         self.rewards: dict[tuple[int, str], float] = {}
         """By the position that committed a turn (0: the whole rollout) and by name."""
 
     def __eq__(self, other: object) -> bool:
-        """Whether two folds mean the same; how far they have read does not count."""
-        return isinstance(other, Lane) and vars(self) | {"position": 0} == vars(other) | {"position": 0}
+        """Whether two folds mean the same; how far they have read does not count, nor who had the lane last."""
+        return isinstance(other, Lane) and vars(self) | _UNCOUNTED == vars(other) | _UNCOUNTED
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
@@ -129,6 +169,8 @@ class Lane:
             raise AssemblyFailed(f"the turn of {self.agent!r} at position {event.position} has no token ids")
         elif kind in ("agent.joined", "agent.left"):
             self._interrupt("its process ended")
+            if kind == "agent.joined":
+                self.shared, self.run = bool(data.get("shared")), event.run
         elif self.open is not None:
             self._continue(kind, self.open, event, data)
 
@@ -151,6 +193,8 @@ class Lane:
         elif kind == "tokens.recorded":
             if data.get("part") == PROMPT:
                 turn.prompt = data
+            elif data.get("part") == PARTIAL:
+                turn.partial.append(data)
             else:
                 turn.output = data
         if kind == "turn.committed":
@@ -168,6 +212,7 @@ class Lane:
         self.trajectory.advance(record, kept, turn.appended, turn.output.get("response", ""))
         del self.commits[turn.base :]
         self.commits.append(event.position)
+        self.sampled[event.position] = len(record.output)
         self.open = None
 
     def _give_up(self, turn: OpenTurn, data: dict[str, Any]) -> None:
@@ -175,14 +220,16 @@ class Lane:
         if data.get("withdrawn"):
             pass  # the engine never took it, so no record of it remains
         elif data.get("failed"):
-            self.trajectory.note_failure(_record(turn, {"status": INFRA}, reason))
+            self.trajectory.note_failure(_record(turn, turn.cut_off(INFRA), reason))
         else:
-            self.trajectory.append_provisional_record(_record(turn, turn.output or {"finish": ABORT}, reason))
+            self.trajectory.append_provisional_record(
+                _record(turn, turn.output or turn.cut_off(ABORTED) | {"finish": ABORT}, reason)
+            )
         self.open = None
 
     def _interrupt(self, why: str) -> None:
         if self.open is not None:
-            self.trajectory.note_failure(_record(self.open, {"status": INCOMPLETE}, why))
+            self.trajectory.note_failure(_record(self.open, self.open.cut_off(INCOMPLETE), why))
             self.open = None
 
     @property
@@ -192,9 +239,11 @@ class Lane:
 
     def standing(self) -> list[TurnRecord]:
         """The turns as samples would be made from them now; one that is still open is INCOMPLETE."""
-        if self.open is None or self.trajectory.provisional is not None:
+        if self.open is None:
             return self.trajectory.standing()
-        last = _record(self.open, {"status": INCOMPLETE}, "its end is not on record")
+        last = _record(self.open, self.open.cut_off(INCOMPLETE), "its end is not on record")
+        if self.trajectory.provisional is not None and not last.output:
+            return self.trajectory.standing()
         return [*self.trajectory.records[: last.base], last]
 
 
@@ -206,8 +255,8 @@ def _record(turn: OpenTurn, output: dict[str, Any], cause: str) -> TurnRecord:
         base=turn.base,
         keep=prompt["keep"],
         prompt=unpack_integers(prompt["ids"]),
-        output=unpack_integers(output["ids"]) if "ids" in output else array("i"),
-        logprobs=unpack_floats(output["logprobs"]) if "logprobs" in output else array("f"),
+        output=_unpacked(output.get("ids"), unpack_integers, "i"),
+        logprobs=_unpacked(output.get("logprobs"), unpack_floats, "f"),
         status=output["status"] if "status" in output else STATUS_OF.get(finish, ABORTED),
         finish=finish,
         cause=output.get("cause", cause),
@@ -221,6 +270,12 @@ def _record(turn: OpenTurn, output: dict[str, Any], cause: str) -> TurnRecord:
     )
 
 
+def _unpacked(packed: Any, unpack: Callable[[Any], array[Any]], typecode: str) -> array[Any]:
+    if isinstance(packed, array):
+        return packed
+    return array(typecode) if packed is None else unpack(packed)
+
+
 def _pairs(listed: Sequence[Any]) -> tuple[Span, ...]:
     return tuple((mark, count) for mark, count in listed)
 
@@ -231,6 +286,16 @@ def _pairs(listed: Sequence[Any]) -> tuple[Span, ...]:
 def prompt_payload(prepared: Prepared) -> dict[str, Any]:
     """The new ids of a prompt, recorded before the engine sees them."""
     return {"part": PROMPT} | _prompt(prepared.keep, prepared.tail, prepared.origins)
+
+
+def partial_payload(ids: Sequence[int], logprobs: Sequence[float], weights: Sequence[Span]) -> dict[str, Any]:
+    """What an engine has streamed since the last such payload."""
+    checked = floats(logprobs, "logprobs")
+    if len(ids) != len(checked):
+        raise InvalidInput(f"a part of a reply has {len(ids)} ids and {len(checked)} logprobs")
+    payload = {"part": PARTIAL, "ids": pack_integers(integers(ids, "output ids")), "logprobs": pack_floats(checked)}
+    named = [list(span) for span in spans(weights, len(ids), "weight versions")]
+    return payload | ({"weights": named} if named else {})
 
 
 def output_payload(prepared: Prepared, record: TurnRecord, reply: Reply) -> dict[str, Any]:

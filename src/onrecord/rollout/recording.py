@@ -18,7 +18,6 @@ from onrecord.errors import (
     Conflict,
     DamagedLog,
     InvalidInput,
-    LeaseHeld,
     SessionClosed,
     SessionFrozen,
     SessionNotFound,
@@ -28,7 +27,7 @@ from onrecord.errors import (
 from onrecord.log.head import refuse_ended
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.store import LEASE_SECONDS
-from onrecord.rollout.lane import LANE_KINDS, Lane, item_of, output_payload, prompt_payload
+from onrecord.rollout.lane import LANE_KINDS, Lane, item_of, output_payload, partial_payload, prompt_payload
 from onrecord.session.budget import usage_of
 from onrecord.session.turns import refuse_exhausted, stop
 
@@ -39,13 +38,12 @@ if TYPE_CHECKING:
     from onrecord.rollout.lane import Frozen
     from onrecord.rollout.samples import Sample
     from onrecord.rollout.trajectory import LinearTrajectory, Policy, Prepared
-    from onrecord.rollout.turns import ChatRequest, Reply, Tokenizer, TurnRecord
+    from onrecord.rollout.turns import ChatRequest, Reply, Span, Tokenizer, TurnRecord
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
 
 POLICY_AGENT = "policy"
 """The default lane of a rollout."""
-_TURN_KINDS = ("turn.begun", "turn.committed", "turn.aborted", "agent.joined", "agent.left")
 SAMPLE_OPTIONS = ("merge", "max_seq_len", "past_length")
 REWARD = "reward"
 """The name of the reward that a trainer uses; others are kept beside it."""
@@ -85,40 +83,18 @@ def open_rollout(
     Raises `SessionRetired` if it was retired, and `SessionNotFound` if it does not exist and `create` is false.
     """
     known = _known(records, name)
-    if known is not None:
-        refuse_retired(records.get(known, agent=agent))
-    elif not create:
+    if known is None and not create:
         raise SessionNotFound(f"there is no rollout {name!r:.100}")
-    if known is not None and shared:
+    if known is not None:
         session = records.get(known, agent=agent)
-        refuse_ended(session.head)
-        acquire_shared(session, takeover=takeover, seconds=lease_seconds)
-    else:
-        session = records.open(
-            known or name, agent=agent, metadata=metadata, takeover=takeover, lease_seconds=lease_seconds
-        )
+        refuse_retired(session)
+        if shared:
+            refuse_ended(session.head)
+            return Rollout(session, policy).regain(takeover=takeover, lease_seconds=lease_seconds)
+    session = records.open(
+        known or name, agent=agent, metadata=metadata, takeover=takeover, lease_seconds=lease_seconds
+    )
     return Rollout(session, policy)
-
-
-def acquire_shared(session: Session, *, takeover: bool = False, seconds: float = LEASE_SECONDS) -> None:
-    """Acquire the lease of a lane, also from a shared holder that has no turn running."""
-    try:
-        session.acquire(takeover=takeover, seconds=seconds, shared=True)
-    except LeaseHeld:
-        if not _is_between_turns(session):
-            raise
-        session.acquire(takeover=True, seconds=seconds, shared=True)
-
-
-def _is_between_turns(session: Session) -> bool:
-    """Whether the lane's holder is a shared one, and has no turn running."""
-    running = None
-    for event in session.log.newest(kinds=_TURN_KINDS, page=4):
-        if event.by == session.agent:
-            running = event.kind == "turn.begun" if running is None else running
-            if running or event.kind == "agent.joined":
-                return not running and bool((event.data or {}).get("shared"))
-    return False
 
 
 def check_chain(session: Session) -> None:
@@ -156,10 +132,20 @@ class Rollout:
 
     def __init__(self, session: Session, policy: Policy | None = None) -> None:
         self.session = session
-        self.lane = read_lane(session, session.agent, policy)
+        self._lane = read_lane(session, session.agent, policy)
+        self._fresh: list[Event] = []
+        """What this handle recorded and has not folded yet: a step is durable, and returns, before it is folded."""
 
     def __repr__(self) -> str:
         return f"<Rollout {self.session.name!r} {self.trajectory.head}>"
+
+    @property
+    def lane(self) -> Lane:
+        """The fold of all that this handle has recorded or read."""
+        if self._fresh:
+            self._lane.fold(self._fresh)
+            self._fresh = []
+        return self._lane
 
     @property
     def trajectory(self) -> LinearTrajectory:
@@ -179,11 +165,35 @@ class Rollout:
             (lease.lane, lease.epoch) == (held.lane, held.epoch) for lease in self.session.log.leases()
         )
 
+    def is_overtaken(self) -> bool:
+        """Whether the log says that another one has taken the lane since; folds what is new.
+
+        A handle that lost the lane needs that anyway. A lease that was taken a moment ago may not be on record yet: the
+        next step is then refused.
+        """
+        return self._read_on().run != self.session.run
+
+    def _read_on(self) -> Lane:
+        """The lane with all that is on record: one read, for the session's views too."""
+        self._catch_up()
+        return self.lane.fold(self.session.log.read_on())
+
+    def may_join(self) -> bool:
+        """Once the lane was overtaken: whether its holder is a shared one between turns, as of what was read then.
+
+        Then the next intent may take the lease over (`joining`): behind a load balancer every other turn does.
+        """
+        self.session.lease = self.session.run = None  # there is nothing to release
+        return self.lane.shared and self.lane.open is None
+
     def regain(self, *, takeover: bool = False, lease_seconds: float = LEASE_SECONDS) -> Rollout:
-        """Acquire the lease again after another shared holder took it, and fold what was recorded in the meantime."""
-        self.session.leave()
-        acquire_shared(self.session, takeover=takeover, seconds=lease_seconds)
-        return self.refresh()
+        """Acquire the lease as a shared holder, also from one that has no turn running; folds what is new."""
+        if self.is_current:
+            self.session.leave()
+        self._read_on()
+        free = self.may_join()
+        self._keep(self.session.log.join(takeover=takeover or free, seconds=lease_seconds, shared=True))
+        return self
 
     # Turns
 
@@ -193,8 +203,12 @@ class Rollout:
         self._refuse_ended()
         return self.trajectory.prepare(request, tokenizer)
 
-    def intend(self, prepared: Prepared, *, model: str = "") -> Intent:
-        """Record the intent of a turn before the engine is called: base, fingerprint, messages, prompt ids."""
+    def intend(self, prepared: Prepared, *, model: str = "", joining: float | None = None) -> Intent:
+        """Record the intent of a turn before the engine is called: base, fingerprint, messages, prompt ids.
+
+        `joining`: for how many seconds to take the lease over in the same step, if `may_join`; `LogMoved` if another
+        one has recorded something since, and then nothing is recorded.
+        """
         self._catch_up()
         self._refuse_ended()
         self.trajectory.check_version(prepared.expected_version)
@@ -218,20 +232,36 @@ class Rollout:
             for number, message in enumerate(prepared.appended, 1)
         ]
         drafts.append(session.log.draft("tokens.recorded", prompt_payload(prepared), id=f"{begun.id}/prompt"))
-        first = self._append(drafts)[0]
+        first = self._append(drafts, joining)[0]
         return Intent(prepared, begun.id, first.position, model)
 
     def commit(self, intent: Intent, reply: Reply) -> TurnRecord:
         """Commit a reply. A second call after an unknown outcome does not commit it twice."""
+        self.end(intent, reply)
+        return self.trajectory.records[-1]
+
+    def end(self, intent: Intent, reply: Reply) -> None:
+        """The same for a caller that has an answer to send first: what was committed is folded with the next read."""
         record = self.trajectory.committed_record(intent.prepared, reply)
         self._end(intent, record, reply, "turn.committed", {})
-        return self.trajectory.records[-1]
 
     def abort(self, intent: Intent, reply: Reply, *, reason: str = "") -> TurnRecord:
         """Keep an aborted reply as the provisional tail."""
         record = self.trajectory.provisional_record(intent.prepared, reply)
         self._end(intent, record, reply, "turn.aborted", {"reason": (reason or record.cause)[:REASON_LIMIT]})
         return self.trajectory.records[-1]
+
+    def stream(
+        self, intent: Intent, ids: Sequence[int], logprobs: Sequence[float], weights: Sequence[Span] = ()
+    ) -> None:
+        """Record what the engine has streamed since the last call, before the reply is whole.
+
+        `commit` and `abort` get the whole reply and repeat it. If neither comes, this is the provisional tail.
+        """
+        self._must_be_open(intent)
+        number = len(self.lane.open.partial) if self.lane.open else 0
+        data = partial_payload(ids, logprobs, weights)
+        self._append([self._draft(intent, "tokens.recorded", data, f"partial/{number}")])
 
     def fail(self, intent: Intent, reason: str) -> None:
         """Record that the engine, or the connection to it, failed; the trajectory does not change."""
@@ -264,17 +294,25 @@ class Rollout:
         """An event with an id derived from the turn's, so that a repeated step is the same step."""
         return self.session.log.draft(kind, data, id=f"{intent.id}/{part}", because=intent.position)
 
-    def _append(self, drafts: Sequence[Draft]) -> list[Event]:
+    def _append(self, drafts: Sequence[Draft], joining: float | None = None) -> list[Event]:
         try:
-            events = self.session.log.append(*drafts, fenced=True)
+            if joining is None:
+                events = self.session.log.append(*drafts, fenced=True)
+            else:
+                events = self.session.log.join(*drafts, takeover=True, seconds=joining, shared=True)
         except SessionClosed:
             if self.refresh().lane.retired is not None:
                 raise _retired(self.session, self.lane.retired or "") from None
             raise
-        if events[0].position > self.lane.position + 1:
+        self._keep(events)
+        return events[-len(drafts) :]
+
+    def _keep(self, events: list[Event]) -> None:
+        """Keep what was recorded until the lane is read."""
+        last = self._fresh[-1].position if self._fresh else self._lane.position
+        if events[0].position > last + 1:
             self.refresh()  # another process recorded something in between, a reward for instance
-        self.lane.fold(events)
-        return events
+        self._fresh += events
 
     def _catch_up(self) -> None:
         """Fold new events: a pause ends a turn, and a process without the lease may retire a rollout."""

@@ -107,6 +107,10 @@ class TemplateTokenizer:
             return Joint(drop=1) if self._replace_stop else Joint(skip=1)
         return Joint()
 
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        """The ids of plain text, without the template; `special` adds what the model expects at the beginning."""
+        return list(self._encoder.encode(text, add_special_tokens=special).ids)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids."""
         return str(self._encoder.decode(list(ids), skip_special_tokens=False))

@@ -65,28 +65,39 @@ def slime(samples: Sequence[Sample]) -> list[dict[str, Any]]:
 
 
 def verl(samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """For verl: the fields of `AgentLoopOutput`."""
+    """For verl: the fields of `AgentLoopOutput`. It counts what was said before each generated turn as a turn too."""
     made = []
     for sample in samples:
         prompt, response, mask, logprobs = split(sample)
         made.append({
             "prompt_ids": prompt, "response_ids": response, "response_mask": mask, "response_logprobs": logprobs,
-            "reward_score": sample.reward, "num_turns": len(sample.turn_ends), "metrics": {},
+            "reward_score": sample.reward, "num_turns": 2 * len(sample.turn_ends), "metrics": {},
             "extra_fields": {"status": sample.status, "group": sample.group, "metadata": sample.metadata},
         })  # fmt: skip
     return made
 
 
 def prime_rl(samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """For prime-rl: the fields of `TrainingSample`."""
-    made = []
-    for sample in samples:
-        prompt, response, mask, logprobs = split(sample)
-        made.append({
-            "prompt_ids": prompt, "prompt_mask": [False] * len(prompt), "completion_ids": response,
-            "completion_mask": [bool(one) for one in mask], "completion_logprobs": logprobs, "reward": sample.reward,
-        })  # fmt: skip
-    return made
+    """For prime-rl: the fields of `TrainingSample`, each list with an entry per token.
+
+    `temperature` and `env_name` come from the metadata of the session; they are 1 and empty by default. The reward is
+    for the orchestrator, which turns rewards into advantages.
+    """
+    return [
+        {
+            "token_ids": sample.tokens.tolist(), "mask": [bool(one) for one in sample.loss_mask.tolist()],
+            "logprobs": sample.logprobs.tolist(), "temperatures": [_temperature(sample)] * len(sample.tokens),
+            "env_name": str(sample.metadata.get("env_name", "")), "reward": sample.reward,
+        }
+        for sample in samples
+    ]  # fmt: skip
+
+
+def _temperature(sample: Sample) -> float:
+    found = sample.metadata.get("temperature", 1.0)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise InvalidInput(f"the temperature in the metadata of {sample.session} is {found!r:.40}, not a number")
+    return float(found)
 
 
 def areal(samples: Sequence[Sample]) -> list[dict[str, Any]]:
@@ -95,19 +106,20 @@ def areal(samples: Sequence[Sample]) -> list[dict[str, Any]]:
         {
             "input_ids": sample.tokens.tolist(), "loss_mask": sample.loss_mask.tolist(),
             "logprobs": sample.logprobs.tolist(), "versions": token_versions(sample),
-            "attention_mask": [True] * len(sample.tokens), "rewards": sample.reward,
+            "attention_mask": [True] * len(sample.tokens), "rewards": sample.reward or 0.0,
         }
         for sample in samples
     ]  # fmt: skip
 
 
 def skyrl(samples: Sequence[Sample]) -> dict[str, Any]:
-    """For SkyRL: a `GeneratorOutput`, with the reward of each turn on its last token if turns have rewards."""
+    """For SkyRL: a `GeneratorOutput`. If any turn has a reward, all samples have one per token: at the end of turns."""
     parts = [split(sample) for sample in samples]
+    by_token = any(reward is not None for sample in samples for reward in sample.turn_rewards)
     return {
         "prompt_token_ids": [prompt for prompt, _response, _mask, _logprobs in parts],
         "response_ids": [response for _prompt, response, _mask, _logprobs in parts],
-        "rewards": [_reward(sample) for sample in samples],
+        "rewards": [_token_rewards(sample) if by_token else sample.reward or 0.0 for sample in samples],
         "loss_masks": [mask for _prompt, _response, mask, _logprobs in parts],
         "stop_reasons": [_REASONS.get(sample.finish, sample.status.lower()) for sample in samples],
         "rollout_logprobs": [logprobs for _prompt, _response, _mask, logprobs in parts],
@@ -116,9 +128,13 @@ def skyrl(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def openrlhf(samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """For OpenRLHF: what an agent executor returns; `action_ranges` are the sampled parts."""
+    """For OpenRLHF: what an agent executor returns; `action_ranges` are the sampled parts.
+
+    `prompt` and `label`, which it repeats in its logs, come from the metadata of the session.
+    """
     return [
         {
+            "prompt": sample.metadata.get("prompt", ""), "label": sample.metadata.get("label", ""),
             "observation_tokens": sample.tokens.tolist(), "action_ranges": sampled_ranges(sample),
             "rollout_log_probs": sample.logprobs.tolist(), "reward": sample.reward, "scores": sample.reward,
             "extra_logs": {"turns": len(sample.turn_ends)}, "truncated": sample.status == TRUNCATED,
@@ -172,14 +188,13 @@ def sampled_ranges(sample: Sample) -> list[tuple[int, int]]:
     return ranges
 
 
-def _reward(sample: Sample) -> float | list[float]:
-    """One number; or one per response token if turns have rewards of their own."""
-    if all(reward is None for reward in sample.turn_rewards):
-        return sample.reward or 0.0
+def _token_rewards(sample: Sample) -> list[float]:
+    """A reward per response token: that of a turn on its last token, and the final one on the last token of all."""
     rewards = [0.0] * (len(sample.tokens) - sample.prompt_length)
     for end, reward in zip(sample.turn_ends, sample.turn_rewards, strict=False):
         rewards[end - 1 - sample.prompt_length] += reward or 0.0
-    rewards[-1] += sample.reward or 0.0
+    if rewards:
+        rewards[-1] += sample.reward or 0.0
     return rewards
 
 

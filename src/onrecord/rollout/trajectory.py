@@ -97,13 +97,16 @@ class Prepared:
     discards: int = 0
     """How many sampled ids of committed turns its commit will discard."""
     _stored: Sequence[TurnRecord] = ()
+    _prompt: array[int] | None = field(default=None, compare=False, repr=False)
 
     @property
     def prompt_ids(self) -> array[int]:
-        """The whole prompt: the stored ids and the new ones."""
-        ids = sequence(self._stored, self.keep)
-        ids.extend(self.tail)
-        return ids
+        """The whole prompt: the stored ids and the new ones. It is not to be changed."""
+        if self._prompt is None:
+            ids = sequence(self._stored, self.keep)
+            ids.extend(self.tail)
+            self._prompt = ids
+        return self._prompt
 
     @property
     def prompt_length(self) -> int:
@@ -119,7 +122,7 @@ class LinearTrajectory:
         self.messages: list[dict[str, Any]] = []
         self.version = 0
         self.provisional: TurnRecord | None = None
-        """The last aborted turn since the last commit."""
+        """The last turn since the last commit that was sampled in part: aborted, or cut off while it was streamed."""
         self.failure: TurnRecord | None = None
         """The last turn since then that got no reply at all: its engine failed or its process died."""
         self.discarded_turns = 0
@@ -222,6 +225,11 @@ class LinearTrajectory:
             tools, template or {}, 0 if answer is not None else self._sampled(base), records,
         )  # fmt: skip
 
+    def shared(self, given: Sequence[Message]) -> tuple[int, int]:
+        """How many messages of a request equal the stored ones, and how many generated turns are among them."""
+        matched = self._matching.length(given)
+        return matched, bisect_right(self._anchors, matched)
+
     def _sampled(self, base: int) -> int:
         """How many ids were sampled in the committed turns from `base` on."""
         return sum(len(record.output) for record in self._committed[base:])
@@ -299,14 +307,14 @@ class LinearTrajectory:
             role = message.get("role")
             if not isinstance(role, str):
                 raise InvalidInput(f"a message needs a role, not {role!r:.80}")
+            if base and role == "assistant" and index + 1 in self._anchors[base:]:
+                raise InvalidInput(
+                    f"message {index} is a generated turn, but not as it was answered: "
+                    f"it differs in {difference(self.messages[index], message)}",
+                    hint="send the assistant's message as it was answered, or choose a wider matcher",
+                    matched=index,
+                )
             if base and role not in self.policy.appended_roles:
-                if role == "assistant" and index + 1 in self._anchors[base:]:
-                    raise InvalidInput(
-                        f"message {index} is a generated turn, but not as it was answered: "
-                        f"it differs in {difference(self.messages[index], message)}",
-                        hint="send the assistant's message as it was answered, or choose a wider matcher",
-                        matched=index,
-                    )
                 raise InvalidInput(
                     f"a message of role {role!r:.80} cannot follow a generated turn",
                     hint=f"allowed roles: {', '.join(sorted(self.policy.appended_roles))}",
@@ -398,10 +406,16 @@ class LinearTrajectory:
         self.version += 1
 
     def note_failure(self, record: TurnRecord) -> None:
-        """Remember a turn that got no reply. Version and records do not change."""
+        """Remember a turn that got no whole reply. What was streamed of it is the provisional tail.
+
+        The version does not change.
+        """
         if record.status not in (INFRA, INCOMPLETE) or not 0 <= record.base <= self.num_assistant:
             raise InvalidInput(f"a failure must be INFRA or INCOMPLETE, not {record.status}")
-        self.failure = record
+        if record.output:
+            self.provisional = record
+        else:
+            self.failure = record
 
     def failed_record(self, prepared: Prepared, status: str, cause: str) -> TurnRecord:
         """The record of a turn that got no reply."""

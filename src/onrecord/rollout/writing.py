@@ -121,22 +121,43 @@ def _parquet(samples: Iterable[Sample]) -> Iterator[bytes]:
     drain = _Drain()
     with pq.ParquetWriter(drain, schema, compression="zstd") as out:
         for group in _grouped(samples):
-            out.write_table(pa.Table.from_pylist([_row(sample) for sample in group], schema))
+            out.write_table(pa.table(_columns(group, schema), schema))
             yield drain.take()
     yield drain.take()
 
 
-def _row(sample: Sample) -> dict[str, Any]:
-    weights = [{"version": version, "start": start, "end": end} for version, start, end in sample.weight_versions]
+def _columns(group: list[Sample], schema: Any) -> dict[str, Any]:
+    """The columns of a row group. Numbers go into Arrow as arrays: value by value they would take ten times as long."""
+    import numpy as np
+    import pyarrow as pa
+
+    def listed(name: str, rows: list[Any], values: Any) -> Any:
+        ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+        return pa.ListArray.from_arrays(ends, values, type=schema.field(name).type)
+
+    def numbers(name: str) -> Any:
+        rows = [getattr(sample, name) for sample in group]
+        inner = schema.field(name).type.value_type
+        return listed(name, rows, pa.array(np.concatenate(rows), inner))
+
+    def flat(name: str) -> Any:
+        rows = [getattr(sample, name) for sample in group]
+        inner = schema.field(name).type.value_type
+        return listed(name, rows, pa.array([value for row in rows for value in row], inner))
+
+    weights = [sample.weight_versions for sample in group]
+    span = schema.field("weight_versions").type.value_type
+    spans = [pa.array([one[at] for row in weights for one in row], span[at].type) for at in range(3)]
+    found = {
+        "weight_versions": listed("weight_versions", weights, pa.StructArray.from_arrays(spans, fields=list(span))),
+        **{name: numbers(name) for name in ("tokens", "loss_mask", "logprobs", "provenance")},
+        **{name: flat(name) for name in ("turn_ends", "turn_rewards")},
+        **{name: [_json(getattr(one, name)) for one in group] for name in ("side_payloads", "rewards", "metadata")},
+    }
     return {
-        "session": sample.session, "index": sample.index, "status": sample.status, "finish": sample.finish,
-        "cause": sample.cause, "tokens": sample.tokens, "loss_mask": sample.loss_mask, "logprobs": sample.logprobs,
-        "provenance": sample.provenance, "turn_ends": sample.turn_ends, "weight_versions": weights,
-        "side_payloads": _json(sample.side_payloads), "discarded_tokens": sample.discarded_tokens,
-        "shared_length": sample.shared_length,
-        "prompt_length": sample.prompt_length, "reward": sample.reward, "rewards": _json(sample.rewards),
-        "turn_rewards": sample.turn_rewards, "group": sample.group, "metadata": _json(sample.metadata),
-    }  # fmt: skip
+        name: found[name] if name in found else pa.array([getattr(one, name) for one in group], schema.field(name).type)
+        for name in schema.names
+    }
 
 
 def _safetensors(samples: Iterable[Sample]) -> Iterator[bytes]:

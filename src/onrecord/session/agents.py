@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from onrecord.errors import InvalidInput
+from onrecord.errors import IdReused, InvalidInput
+from onrecord.lean_typing import TYPE_CHECKING
 from onrecord.log.events import NEW_RUN
-from onrecord.log.names import link_id
+from onrecord.log.names import ID_LIMIT, link_id
 from onrecord.session.chapter import Chapter
 from onrecord.session.single import tool_used
 from onrecord.views.facts import TEXT_LIMIT
@@ -39,8 +38,9 @@ class AgentVerbs(Chapter):
         """Record which vendor conversation this agent uses, and what is new about it; None if nothing is new.
 
         `about` may have: reason (why the id is what it is), cwd, home, worktree, branch, revision, transcript, process,
-        verified, via (the source), briefed (the part of the record it was given). A conversation belongs to one agent
-        of a session; `store.linked` finds the session by it.
+        verified, via (the source), briefed (the part of the record it was given), announced (the run in which a line
+        on the screen said that it is recorded). A conversation belongs to one agent of a session; `store.linked`
+        finds the session by it.
         """
         for name in about:
             if name not in LINK_FIELDS:
@@ -64,7 +64,10 @@ class AgentVerbs(Chapter):
         new = {name: value for name, value in said.items() if known["last"].get(name) != value}
         if not new and current:
             return None
-        return self._session._record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **new})
+        return self._session._record(
+            "agent.located", {"vendor": vendor, "vendor_id": vendor_id, **new},
+            id=_brief_id(vendor, vendor_id, known["last"].get("briefed"), new.get("briefed")),
+        )  # fmt: skip
 
     def record_interruption(
         self, /, cause: str, message: str = "", *, resets_at: float | None = None, **about: Json
@@ -116,3 +119,13 @@ class AgentVerbs(Chapter):
         """Record that this agent no longer needs a person; None if it did not wait for one."""
         known = self._session.views.roster.agents.get(self._session.agent)
         return self._session._record("attention.given", {}) if known and known["waits"] else None
+
+
+def _brief_id(vendor: str, vendor_id: str, before: Json, briefed: Json) -> str | None:
+    """The id of what a conversation was given. Of two hooks that give it the same, the second one gets `IdReused`."""
+    if not isinstance(briefed, dict) or "after" not in briefed:
+        return None
+    mark = before.get("mark", "") if isinstance(before, dict) else ""
+    if mark != briefed["after"]:
+        raise IdReused("another hook gave this conversation the record since it was read")
+    return f"brief/{mark or 0}/{vendor}/{vendor_id}"[:ID_LIMIT]

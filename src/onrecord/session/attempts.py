@@ -273,6 +273,12 @@ def _refuse_second(session: Session, worktree: Worktree | None) -> None:
         return
     first, status = blocking[0]
     number = first["number"]
+    if status == RUNNING and first["process"]:
+        raise Conflict(
+            f"attempt {number} of {first['by']!r} has no outcome yet; it is still running: {first['command']}",
+            hint="wait until it ends",
+            step="await_attempt",
+        )
     state = "is lost: its process ended without recording an outcome" if status == LOST else "has no outcome yet"
     raise Conflict(
         f"attempt {number} of {first['by']!r} {state}: {first['command']}",

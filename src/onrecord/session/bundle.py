@@ -75,9 +75,10 @@ def take_in(records: SessionStore, lines: Iterable[str], *, name: str | None = N
         return _extend(records, here, found, lines)
     if here:
         raise Conflict(
-            f"session {found.session} is already in this store",
-            hint="update it instead, or import a fork of it",
+            f"session {here.name!r} ({found.session}) is already in this store",
+            hint="update it instead, or fork it",
             step="update_import",
+            name=here.name,
         )
     if records.store.heads(project=records.project, name=final, limit=1):
         raise Conflict(

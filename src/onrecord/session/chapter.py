@@ -23,6 +23,9 @@ class Chapter:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of session {self._session.name!r}>"
+
 
 def checked_text(text: object, what: str, limit: int) -> str:
     """The text, if it is not blank and short enough."""

@@ -11,9 +11,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from onrecord.errors import Conflict, DamagedLog, LogMoved, NameTaken, OnrecordError, SessionHeld, SessionNotFound
+from onrecord.errors import (
+    Conflict,
+    DamagedLog,
+    LogMoved,
+    NameTaken,
+    OnrecordError,
+    SessionHeld,
+    SessionLocked,
+    SessionNotFound,
+)
 from onrecord.log.codec import GENESIS, open_record
 from onrecord.log.items import check_item
+from onrecord.log.keyed import Keyed
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.ranges import within
 from onrecord.log.verify import NONSENSE, Verifier, advance, draft_of, erased_by
@@ -101,6 +111,12 @@ def lineage_of(store: Store, head: Head) -> list[tuple[str, int]]:
 def refuse_moved(store: Store, head: Head, verifier: Verifier) -> None:
     """`LogMoved` if a payload is missing, and events after `head` may say why: another process erased it meanwhile."""
     if verifier.unexplained():
+        if isinstance(store, Keyed) and store.key_id(head.session) and store.key_state(head.session) == "destroyed":
+            raise SessionLocked(
+                f"the key of session {head.name!r} was destroyed: nothing of its content is left to copy",
+                hint="this store is older than the erasure; copy the newer one",
+                destroyed=True,
+            )
         now = store.head(head.session).position
         if now > head.position:
             raise LogMoved(
@@ -160,7 +176,10 @@ def _erase_too(target: Store, head: Head, record: Record, positions: list[int]) 
     if where.hash != record.hash:
         raise LogMoved("the log grew while it was being extended", expected=record.position, actual=where.position)
     handle = Session(target, head.session, agent="copy")
-    tell_heirs(handle, heirs, positions, where.position, open_record(record).data)
+    data = open_record(record).data
+    tell_heirs(handle, heirs, positions, where.position, data)
+    if data.get("scope") == "all" and isinstance(target, Keyed) and target.key_id(head.session) is not None:
+        target.destroy_key(head.session)
 
 
 class Copier:

@@ -117,7 +117,7 @@ def check_evidence_id(id: str) -> str:
     if id == LAST:
         raise InvalidInput(f"{LAST!r} is the newest evidence, whatever its id", hint="give another id")
     if not id or len(id) > EVIDENCE_ID_LIMIT or not id.isprintable() or any(letter.isspace() for letter in id):
-        raise InvalidInput(f"{id!r} is no evidence id", hint="like run-2026-05-18-a")
+        raise InvalidInput(f"{id!r} is not a valid evidence id", hint="like run-2026-05-18-a")
     return id
 
 

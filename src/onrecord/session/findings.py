@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import Conflict, IdReused, InvalidInput, NotFound
 from onrecord.session.chapter import Chapter, checked_text
 from onrecord.session.evidence import cited, observed
+from onrecord.views.attempts import FAILED, INTERRUPTED
 from onrecord.views.claims import steps_of
 from onrecord.views.facts import TEXT_LIMIT
 from onrecord.views.findings import LABELS, NEED_EVIDENCE, SETTLED, STALE, anchor_key, late, same_claim
@@ -148,6 +149,8 @@ class FindingVerbs(Chapter):
         proof = cited(self._session, evidence)
         if what == "fix" and not proof:
             raise _without_evidence("a fix is reached only with evidence that it works")
+        if what == "fix":
+            _refuse_unfixed(self._session, finding, proof)
         data = {"what": what, "finding": finding, "evidence": proof}
         return self._session._record("milestone.reached", data | _at(revision))
 
@@ -165,6 +168,28 @@ def _refuse_unverified(session: Session, finding: str | None) -> None:
         step="verify_cause",
         finding=finding or "f1",
     )
+
+
+def _refuse_unfixed(session: Session, cause: str | None, proof: list[str]) -> None:
+    """A fix is not shown by what verified its cause, by the same command with the same failure, or by a failed run."""
+    known = session.views.findings.findings.get(cause or "")
+    spoken = {one for judged in known["history"] for one in judged["evidence"]} if known else set()
+    failed = {one.get("evidence") for one in session.views.attempts.all() if one["status"] in (FAILED, INTERRUPTED)}
+    results = {result for one in spoken if (result := _failure(session, one))}
+    if all(one in spoken or one in failed or _failure(session, one) in results for one in proof):
+        raise InvalidInput(
+            f"{', '.join(proof)} {'do' if len(proof) > 1 else 'does'} not show that the fix works: "
+            "it verified the cause, or failed",
+            hint="record a run that shows the fix, and pass its id",
+            step="capture_evidence",
+        )
+
+
+def _failure(session: Session, evidence: str) -> tuple[str, int] | None:
+    """A captured command and the code with which it failed."""
+    known: Any = session.views.findings.evidence.get(evidence) or {}
+    command, code = known.get("command"), known.get("exit_code")
+    return (command, code) if known.get("captured") and command and code else None
 
 
 def _refuse_old_evidence(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from onrecord.log.store import Waking
+from onrecord.log.waking import Waking
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

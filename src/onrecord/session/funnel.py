@@ -7,11 +7,12 @@ step: rule, place and count, never the value. Rules are loaded with the first ap
 
 from __future__ import annotations
 
-from typing import NamedTuple
-from weakref import WeakKeyDictionary, ref
+from _weakref import ref
 
 from onrecord import machine
 from onrecord.errors import InvalidInput, SecretFound
+from onrecord.lean_typing import NamedTuple
+from onrecord.lean_weak import WeakKeys
 from onrecord.log import digest
 from onrecord.log.codec import ID_LIMIT, SALT_BYTES, seal
 from onrecord.log.events import KINDS
@@ -35,11 +36,13 @@ PLACES_LIMIT = 50
 """How many places one event names; the counts of the rest are summed."""
 EXEMPT = frozenset(
     {"tokens.recorded", "samples.frozen", "samples.acknowledged", "session.renamed", "session.forked", "agent.joined",
-     "agent.left", "agent.located", "team.formed", "team.scaled", "team.dismissed", "agent.spawned", "agent.recalled",
+     "agent.left", "agent.located", "team.scaled", "team.dismissed", "agent.spawned", "agent.recalled",
      "turn.begun", "turn.committed", "payload.erased", "profile.chosen", "budget.set", "budget.sliced",
      "usage.recorded", FOUND_KIND}
 )  # fmt: skip
 """Kinds that consist of names, numbers and commands that must stay as they are."""
+AS_IT_IS = frozenset({"team.formed"})
+"""Kinds with commands that must run again: their secrets stay, and what was found is said."""
 OURS = frozenset(
     {"token", "process", "keeper", "revision", "code", "worktree", "id", "name", "project", "place", "parent", "vendor",
      "vendor_id", "mark_before", "mark_after", "tip", "source"}
@@ -93,7 +96,10 @@ class Funnel:
             from onrecord.redaction.scanner import Scanner
 
             rules = self.rules
-            self._scanner = Scanner(known=rules.known, own=rules.own, allow=rules.allow)
+            if rules.known or rules.own or rules.allow:
+                self._scanner = Scanner(known=rules.known, own=rules.own, allow=rules.allow)
+            else:
+                self._scanner = _scanner_of_our_rules()
         return self._scanner
 
     def is_clean(self, kind: str, data: Mapping[str, Any]) -> bool:
@@ -105,6 +111,10 @@ class Funnel:
             return not self._finds(text.encode())
         except UnicodeEncodeError:
             return False
+
+    def has_secret(self, text: str) -> bool:
+        """Whether a text has a secret; for what is left out then, and not replaced."""
+        return self._finds(text.encode(errors="surrogatepass"))
 
     def _finds(self, payload: bytes) -> bool:
         """Whether a payload may have a secret; what is short and plain does not load the rules."""
@@ -127,15 +137,16 @@ class Funnel:
         policy = self.rules.policy_of(project())
         for number in suspects:
             draft = made[number]
-            cleaner = self.cleaner(policy)
+            chosen = KEEP if draft.kind in AS_IT_IS and policy == REDACT else policy
+            cleaner = self.cleaner(chosen)
             data = cleaned(cleaner, draft.kind, draft.data)
             if not cleaner.found:
                 continue
-            if policy == REFUSE and draft.kind != "payload.kept":
+            if chosen == REFUSE and draft.kind != "payload.kept":
                 raise refusal(draft.kind, cleaner.found)
-            if policy != KEEP:
+            if chosen != KEEP:
                 made[number] = _resealed(draft, data)
-            notices.append(notice(draft, cleaner.found, policy))
+            notices.append(notice(draft, cleaner.found, chosen))
         return made, notices
 
     def cleaner(self, policy: str = REDACT) -> Cleaner:
@@ -183,7 +194,19 @@ def refusal(kind: str, found: Found) -> SecretFound:
     return SecretFound(f"nothing was recorded: {kind} has {'a secret' if len(found) == 1 else 'secrets'} ({said})")
 
 
-_FUNNELS: WeakKeyDictionary[Store, Funnel] = WeakKeyDictionary()
+_OUR_RULES: list[Scanner] = []
+"""The scanner without rules of a user, once it is needed: it takes milliseconds to make, so all stores share it."""
+
+
+def _scanner_of_our_rules() -> Scanner:
+    if not _OUR_RULES:
+        from onrecord.redaction.scanner import Scanner
+
+        _OUR_RULES.append(Scanner())
+    return _OUR_RULES[0]
+
+
+_FUNNELS: WeakKeys[Store, Funnel] = WeakKeys()
 
 
 def funnel_of(store: Store) -> Funnel:

@@ -9,15 +9,14 @@ fact loads what one fact needs.
 from __future__ import annotations
 
 import time
-from functools import cache, partial
-from threading import RLock
-from typing import TYPE_CHECKING, Any, Self
+from _thread import RLock
 
 from onrecord import machine
-from onrecord.errors import EventNotFound, LeaseLost, OnrecordError, StoreError, TooLarge, TurnConflict
+from onrecord.errors import EventNotFound, LeaseLost, OnrecordError, SessionErased, StoreError, TooLarge, TurnConflict
+from onrecord.lean_typing import TYPE_CHECKING, Any, Self
 from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, event_of, is_simple, open_records
-from onrecord.log.events import NEW_RUN, Draft, Event
-from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
+from onrecord.log.events import Draft, Event
+from onrecord.log.head import LIVE, Head, refuse_work
 from onrecord.log.names import check_name
 from onrecord.log.store import LEASE_SECONDS, Lease, Store
 from onrecord.session.funnel import funnel_of
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from onrecord.log.items import Item
+    from onrecord.log.store import Receipt
     from onrecord.log.verify import Report
     from onrecord.session.agents import AgentVerbs
     from onrecord.session.attempts import AttemptVerbs
@@ -54,14 +54,16 @@ if TYPE_CHECKING:
 READ_PAGE = 500
 """How many events one read of a long log fetches."""
 DEFAULT_ACTOR = "human"
+_TURN_VERBS: list[tuple[Callable[..., Turn], Callable[..., Event]]] = []
 
 
-@cache
 def _turn_verbs() -> tuple[Callable[..., Turn], Callable[..., Event]]:
     """Begins a turn, and records a whole one; imported once: here even a repeated import costs time."""
-    from onrecord.session.turns import begin, record
+    if not _TURN_VERBS:
+        from onrecord.session.turns import begin, record
 
-    return begin, record
+        _TURN_VERBS.append((begin, record))
+    return _TURN_VERBS[0]
 
 
 class Session(KeptViews):
@@ -232,16 +234,23 @@ class Session(KeptViews):
             )
         return self._append(drafts, lease, expect)
 
-    def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
+    def _append(
+        self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None,
+        append: Callable[[Sequence[Draft]], list[Receipt]] | None = None,
+    ) -> list[Event]:  # fmt: skip
+        """Append without secrets, and add the events to the views; `append` does it in another way than the store's."""
         if lease is not None:
             refuse_inherited(lease)
-        wanted, notices = len(drafts), list[Draft]()
+        notices: list[Draft] = []
         if type(drafts) is not SealOnRead:  # that one was looked at before it was made
             drafts, notices = self.funnel.passed(drafts, lambda: self._whole.head.project)
             if notices:
                 drafts = [*drafts, *notices]
         try:
-            receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
+            if append is None:
+                receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
+            else:
+                receipts = append(drafts)
             events = []
             for draft, (position, run, digest, new) in zip(drafts, receipts, strict=True):
                 events.append(event_of(draft, self.id, position, run, digest) if new else self.log.event(position))
@@ -250,15 +259,15 @@ class Session(KeptViews):
             if not isinstance(problem, OnrecordError) or isinstance(problem, StoreError):
                 self._fall_behind()  # it may be on record all the same: the next turn must read it
             raise
-        return events[:wanted] if notices else events
+        return events[: -len(notices)] if notices else events
 
     def _record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
         if because is not None:
             self._refuse_unknown(because)
         run = self._whole.head.run if self.run is None else self.run
-        make = partial(sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
+        fields = (kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
         late = is_simple(data) and self.funnel.is_clean(kind, data)
-        event = self._append(SealOnRead(make) if late else (make(),), None)[0]
+        event = self._append(SealOnRead(lambda: sealed(*fields)) if late else (sealed(*fields),), None)[0]
         if self._behind and kind.startswith("session."):
             self.refresh()  # `status` and `name` come from this handle's views, which must include its own step
         return event
@@ -276,24 +285,10 @@ class Session(KeptViews):
         with self._joining:  # threads that share this handle are one holder
             forget_inherited(self)
             if self.lease is None:
-                self._take_lane(takeover=takeover, seconds=seconds, about=about)
-        return self
+                from onrecord.session.joining import join
 
-    def _take_lane(self, *, takeover: bool, seconds: float, about: dict[str, object]) -> None:
-        refuse_ended(self.refresh().head)
-        process = machine.identity()
-        holder = process | {"handle": machine.entropy(4).hex()}
-        lease = self.store.acquire(self.id, self.agent, holder, seconds=seconds, takeover=takeover)
-        try:
-            draft = self._draft("agent.joined", {"process": process, **about})
-            if self.run is None:
-                draft = draft._replace(run=NEW_RUN)
-            self.run = self._append((draft,), lease)[0].run
-        except BaseException:
-            self.store.release(lease)
-            raise
-        self.refresh()
-        self.lease = lease
+                join(self, self.refresh().head, takeover=takeover, seconds=seconds, about=about)
+        return self
 
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
         """Extend the lease on this agent's lane; `LeaseLost` if another process has the lane now.
@@ -328,8 +323,8 @@ class Session(KeptViews):
         if self.lease is not None:
             try:
                 self._append_drafts(self._draft("agent.left", {}), fenced=True)
-            except LeaseLost:
-                pass  # another process has the lane: there is nothing to release
+            except (LeaseLost, SessionErased):
+                pass  # another process has the lane, or the key of the session is destroyed: nothing can be recorded
             finally:
                 self.store.release(self.lease)
                 self.lease = self.run = None
@@ -422,9 +417,11 @@ class Session(KeptViews):
 
     def events(self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None) -> Iterator[Event]:
         """The log, in order: position, id, kind, at, by, run, data, hash."""
-        while page := self.store.read(self.id, after=after, upto=upto, kinds=kinds, limit=READ_PAGE):
+        page = None
+        while page is None or len(page) == READ_PAGE:  # a shorter one was the last
+            page = self.store.read(self.id, after=after, upto=upto, kinds=kinds, limit=READ_PAGE)
             yield from open_records(page)
-            after = page[-1].position
+            after = page[-1].position if page else after
 
     def follow(self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None) -> Iterator[Event]:
         """The log, in order, and then new events as they are appended; it ends at `upto`, or never."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onrecord import machine
 from onrecord.errors import LeaseLost
+from onrecord.lean_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onrecord.log.store import Lease

@@ -5,11 +5,10 @@ Events that the handle appends itself are folded on the next read, so that an ap
 
 from __future__ import annotations
 
-from contextlib import suppress
-from threading import RLock
-from typing import TYPE_CHECKING, Self
+from _thread import RLock
 
 from onrecord.errors import DamagedLog, StoreError
+from onrecord.lean_typing import TYPE_CHECKING, Self
 from onrecord.log.codec import open_records
 from onrecord.log.store import Snapshot
 from onrecord.session.lane_end import LaneEnd
@@ -17,7 +16,7 @@ from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole, fold_whole
 from onrecord.views.present import PRESENT_VERSION, Present
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from onrecord.log.events import Draft, Event
     from onrecord.log.store import Store
@@ -28,7 +27,7 @@ SNAPSHOT_EVERY = 256
 FOLD_LATER = 64
 """How many of its own events a handle may keep unfolded until the next read."""
 FOLD_LATER_BYTES = 32 * 1024
-"""The largest payload that may stay unfolded."""
+"""The most bytes of one append that may stay unfolded."""
 
 
 class KeptViews:
@@ -55,22 +54,28 @@ class KeptViews:
 
     def refresh(self) -> Self:
         """Fold in what others appended."""
+        self._read_on(BODIES)
+        return self
+
+    def _read_on(self, bodies: Collection[str] | None) -> list[Event]:
+        """Fold in what others appended, and return it, with the payloads of these kinds (None: of all)."""
         with self._lock:
             after = self._whole.position
             # Before the read: another thread that appends from here on adds its events to the views itself.
             self._behind = self._lane_end.known = False
             try:
-                records = self.store.read(self.id, after=after, bodies=BODIES)
+                records = self.store.read(self.id, after=after, bodies=bodies)
             except BaseException:
                 self._behind = True
                 raise
+            events = open_records(records)
             if any(record.kind == "payload.erased" for record in records):
                 # These views still contain what has been erased since; a snapshot of them would bring it back.
                 self._views = self._load()
             else:
-                self._fold(self._whole, open_records(records))
+                self._fold(self._whole, events)
         self._keep_snapshot()
-        return self
+        return events
 
     def _reload(self) -> Self:
         """Fold the whole log again, for instance after an erasure."""
@@ -98,9 +103,8 @@ class KeptViews:
                 elif event.position > known:
                     self._fall_behind()  # another writer's events are in between
         if (
-            len(drafts) != 1
-            or len(drafts[0].payload) > FOLD_LATER_BYTES
-            or len(fresh) >= FOLD_LATER
+            len(fresh) >= FOLD_LATER
+            or sum([len(draft.payload) for draft in drafts]) > FOLD_LATER_BYTES
             or known - self._snapshot_at >= SNAPSHOT_EVERY
         ):
             self._caught_up()
@@ -150,9 +154,17 @@ class KeptViews:
             tail = self.store.read(self.id, after=kept.position - 1, bodies=BODIES)
             intact = tail and (tail[0].position, tail[0].hash) == (kept.position, kept.hash)
             if intact and all(record.kind != "payload.erased" for record in tail[1:]):
-                with suppress(DamagedLog):  # snapshots only save time; a damaged one is folded again
-                    whole = Whole.load(kept.body).fold(open_records(tail[1:]))
+                try:
+                    whole = Whole.load(kept.body, lock=self._lock, again=lambda: self._from_log(kept.position))
+                    whole.fold(open_records(tail[1:]))
+                except DamagedLog:
+                    pass  # snapshots only save time; a damaged one is folded again
+                else:
                     self._snapshot_at = kept.position
                     return whole
-        records = self.store.read(self.id, bodies=BODIES)
+        return self._from_log()
+
+    def _from_log(self, upto: int | None = None) -> Whole:
+        """The views, folded from the first event."""
+        records = self.store.read(self.id, upto=upto, bodies=BODIES)
         return fold_whole(self.store.head(self.id), records)

@@ -6,8 +6,7 @@ tracks its own lane with this, and reads the views only after other events.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from onrecord.lean_typing import TYPE_CHECKING
 from onrecord.views.lanes import Lanes
 from onrecord.views.spend import Spend
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from onrecord.errors import OnrecordError, StoreError
 from onrecord.log.readings import BEGINS, rows_of
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from onrecord.log.store import Store
     from onrecord.views.listing import Asked, Listing
 
+R = TypeVar("R")
+
 PROMPT_KINDS = ("turn.recorded", "item.added", "payload.kept")
 PROMPTS_LOOKED_AT = 60
 """In how many events at the end of a log the last prompt is searched."""
+KEPT_LIMIT = 16_384
+"""The longest listing that is kept, in bytes; a longer one is folded each time."""
 SAVED_TOGETHER = 500
 """How many listings are saved in one step."""
 
@@ -54,21 +58,33 @@ class Entry:
 
 def entries(store: Store, heads: Sequence[Head], clock: Callable[[], float]) -> list[Entry]:
     """The listings of these sessions. Those that were folded now are saved, so that the next list reads them."""
-    found, fresh = [], {}
+    found = folded(store, heads, clock, LISTING_VERSION, lambda session, _head: listing_of(session))
+    return [Entry(head, found.get(head.session) or listing_of_nothing()) for head in heads]
+
+
+def folded(
+    store: Store, heads: Sequence[Head], clock: Callable[[], float], view: str, fold: Callable[[Session, Head], R]
+) -> dict[str, R]:
+    """What `fold` makes of each session, as JSON, by id: kept from the last time if nothing was appended since.
+
+    A session that cannot be read is left out: a damaged log must not hide the others.
+    """
+    found: dict[str, R] = {}
+    fresh: dict[str, Snapshot] = {}
     for start in range(0, len(heads), PAGE_LIMIT):
         page = heads[start : start + PAGE_LIMIT]
-        kept = store.snapshots(LISTING_VERSION, [head.session for head in page])
+        kept = store.snapshots(view, [head.session for head in page])
         for head in page:
-            known = _known(kept.get(head.session), head)
+            known: R | None = _known(kept.get(head.session), head)
             if known is None:
                 try:
-                    known = listing_of(Session(store, head.session, clock=clock))
+                    known = fold(Session(store, head.session, clock=clock), head)
                 except OnrecordError:
-                    known = listing_of_nothing()  # a damaged log must not hide the others
-                else:
-                    body = json.dumps(known, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-                    fresh[head.session] = Snapshot(LISTING_VERSION, head.position, head.hash, body)
-            found.append(Entry(head, known))
+                    continue
+                body = json.dumps(known, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+                if len(body) <= KEPT_LIMIT:
+                    fresh[head.session] = Snapshot(view, head.position, head.hash, body)
+            found[head.session] = known
             if len(fresh) >= SAVED_TOGETHER:
                 _save(store, fresh)
     _save(store, fresh)
@@ -95,7 +111,7 @@ def listing_of_nothing() -> Listing:
     """The listing of a session that cannot be read."""
     return {
         "agents": {}, "agent": "", "vendor": None, "people": [], "branch": None, "cwd": None, "prompt": "",
-        "question": None, "next": "", "attempts": [], "effects": {}, "blocked": [], "stale": [],
+        "question": None, "next": "", "attempts": [], "effects": {}, "blocked": [], "stale": [], "past": False,
     }  # fmt: skip
 
 
@@ -149,13 +165,12 @@ def _text(item: Item) -> str:
     return " ".join(text for text in texts if isinstance(text, str) and text.strip())
 
 
-def _known(kept: Snapshot | None, head: Head) -> Listing | None:
-    """A kept listing, if nothing was appended since."""
+def _known(kept: Snapshot | None, head: Head) -> Any:
+    """What was kept of a session, if nothing was appended since."""
     if kept is None or (kept.position, kept.hash) != (head.position, head.hash):
         return None
     with suppress(ValueError):
-        found: Listing = json.loads(kept.body)
-        return found
+        return json.loads(kept.body.decode())
     return None
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onrecord.errors import EventNotFound, InvalidInput
-from onrecord.log.codec import open_record, open_records
+from onrecord.lean_typing import TYPE_CHECKING, Any
+from onrecord.log.codec import open_record, open_records, parse_record
 from onrecord.log.events import RESERVED_KINDS
 from onrecord.session.chapter import Chapter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
@@ -21,6 +20,8 @@ NEWEST_PAGE = 50
 """How many events a read from the end fetches at a time."""
 HEADERS_PAGE = 500
 """How many headers one read fetches."""
+DECODED_PAGE = 1_000
+"""How many events one read fetches that are decoded by a parser of the caller."""
 
 
 class LogVerbs(Chapter):
@@ -95,6 +96,23 @@ class LogVerbs(Chapter):
             yield from open_records(found)
             after = found[-1].position
 
+    def decoded(
+        self,
+        parse: Callable[[bytes], Any],
+        kinds: Collection[str] | None = None,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        page: int = DECODED_PAGE,
+    ) -> Iterator[Event]:
+        """Events in order, their payloads decoded by a faster parser, which must return what `json.loads` returns."""
+        session = self._session
+        while found := session.store.read(session.id, after=after, upto=upto, kinds=kinds, limit=page):
+            yield from [parse_record(record, parse) for record in found]
+            if len(found) < page:
+                return
+            after = found[-1].position
+
     def record(self, kind: str, data: Json, *, id: str | None = None, because: int | None = None) -> Event:
         """Append one event of a kind that has no verb of its own."""
         if kind in RESERVED_KINDS:
@@ -112,6 +130,16 @@ class LogVerbs(Chapter):
         """Append drafts in one durable step. `fenced` ones need the lease on this agent's lane."""
         return self._session._append_drafts(*drafts, expect=expect, fenced=fenced)
 
+    def join(self, *first: Draft, takeover: bool, seconds: float, **about: object) -> list[Event]:
+        """Take the lease on this agent's lane, and record that and the first events of the run in one durable step.
+
+        This handle has no lease, and has read the whole log: if there is more by now, nothing is recorded (`LogMoved`).
+        """
+        from onrecord.session.joining import join
+
+        session = self._session
+        return join(session, session.head, first, takeover=takeover, seconds=seconds, about=about)
+
     def hold(self, reason: str) -> Event:
         """Protect the whole log against erasure, for instance until an incident is understood."""
         return self._session._record("session.held", {"reason": reason})
@@ -119,6 +147,23 @@ class LogVerbs(Chapter):
     def release(self, reason: str) -> Event:
         """Lift the hold."""
         return self._session._record("session.released", {"reason": reason})
+
+    def key(self) -> tuple[str, str] | None:
+        """The id of the session's own key, and whether it is present, destroying, destroyed or missing; None: no key.
+
+        Erasing the whole session destroys it, and with it the content in every copy of the store.
+        """
+        from onrecord.log.keyed import Keyed
+
+        store = self._session.store
+        id_ = store.key_id(self._session.id) if isinstance(store, Keyed) else None
+        return (id_, store.key_state(self._session.id)) if id_ is not None and isinstance(store, Keyed) else None
+
+    def certificate(self) -> Json:
+        """A statement of the erasure of this session with its key; `erasure.check` compares it with any copy."""
+        from onrecord.session.erasure import statement
+
+        return statement(self._session, self._session.clock())
 
     def erase(self, reason: str, *, positions: Collection[int] | None = None) -> Event:
         """Erase payloads for good: those at `positions`, or all of the session."""
@@ -134,6 +179,10 @@ class LogVerbs(Chapter):
         """Fold new events if this handle knows that there are some; unlike `refresh`, it does not ask the store."""
         if self._session._behind:
             self._session.refresh()
+
+    def read_on(self) -> list[Event]:
+        """Fold new events, like `session.refresh`, and return them."""
+        return self._session._read_on(None)
 
     def disconnect(self) -> None:
         """Close the files and connections of the store; for a process that used this one session."""

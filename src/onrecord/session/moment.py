@@ -8,6 +8,7 @@ from onrecord import machine
 from onrecord.errors import EventNotFound, InvalidInput
 from onrecord.log import head as heads
 from onrecord.log.codec import open_records
+from onrecord.log.keyed import Keyed
 from onrecord.log.names import check_name, make_ulid
 from onrecord.log.verify import HeadFold, Problem, Report, Verifier
 from onrecord.session.reading import recent, recent_turns
@@ -20,6 +21,7 @@ from onrecord.views.transcript import TURN_KINDS, Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onrecord.log.events import Record
     from onrecord.log.head import Head
     from onrecord.log.items import Item
     from onrecord.log.store import Store
@@ -137,7 +139,11 @@ def context(
 
     turns, complete = recent_turns(session, enough, after=covered, upto=views.position)
     if running is not None and lane["open"]:  # a turn from an earlier base does not see what it would discard
-        turns = [turn for turn in turns if turn.ended <= lane["open"]["base"]]
+        base, begun = lane["open"]["base"], lane["open"]["position"]
+        discarded = {commit["position"] for commit in lane["commits"] if commit["position"] > base}
+        turns = [turn for turn in turns if turn.begun < begun and turn.ended not in discarded]
+        if not base and lane["last_commit"]:
+            turns = []  # starting over discards more commits than are listed
     committed = lane["committed"]
     if len(turns) > committed:  # mirrored turns are not counted in the views
         committed = len(turns) if complete and not covered else len(session.transcript(session.agent))
@@ -160,15 +166,18 @@ def _running(session: Session, lane: Lane) -> list[Item] | None:
 
 def verify(session: Session, checkpoint: Checkpoint | None, progress: Callable[[int], None] | None = None) -> Report:
     """Re-derive the chain of the session, its inherited history included."""
+    from onrecord.session.derived import Rederived
+
     verifier, fold, after = Verifier(session.id), HeadFold(), 0
-    kept = None
+    derived, kept, locked = None, None, _is_locked(session)
     while True:
         head = session.store.head(session.id)
-        begun = after
-        while page := session.store.read(session.id, after=after, upto=head.position, limit=VERIFY_PAGE):
-            verifier.feed(page)
+        derived, begun = derived or Rederived(session, head), after
+        while page := _page(session, after, head.position, locked=locked):
+            verifier.feed(page, locked=locked)
             if not verifier.problems:
                 fold.feed(page)
+                derived.feed(page)
             after = page[-1].position
             if progress is not None:
                 progress(after)
@@ -176,17 +185,44 @@ def verify(session: Session, checkpoint: Checkpoint | None, progress: Callable[[
                 kept = next((r.hash.hex() for r in page if r.position == checkpoint["position"]), None)
         if head.parent is not None:
             excuse_inherited(session.store, head, verifier)
+        excuse_shredded(session.store, head, verifier)
         if not verifier.unexplained() or after == begun:
             break  # if not, another process erased while this one read: its event is further on
     report = verifier.finish(head.position, head.hash)
     if report.ok and (disagreement := fold.disagreement(head)):
         report.problems.append(Problem(head.position, "head", disagreement))
     if report.ok:
-        from onrecord.session.derived import snapshot_problems
-
-        report.problems.extend(snapshot_problems(session, head))
+        report.problems.extend(derived.read_again())
     problem = _against(checkpoint, session, head, kept) if checkpoint is not None else None
     return report._replace(problems=[*report.problems, problem]) if problem else report
+
+
+def _page(session: Session, after: int, upto: int, *, locked: bool) -> list[Record]:
+    """The next events to verify; without their payloads where a key is not here, except for what was erased."""
+    bodies = ("payload.erased", "session.forked") if locked else None
+    return session.store.read(session.id, after=after, upto=upto, limit=VERIFY_PAGE, bodies=bodies)
+
+
+def _is_locked(session: Session) -> bool:
+    """Whether the key of the session, or of one that it was forked from, is neither here nor destroyed."""
+    store, of = session.store, session.id
+    while isinstance(store, Keyed) and of:
+        if store.key_id(of) is not None and store.key_state(of) not in ("present", "destroyed"):
+            return True
+        of = store.head(of).parent or ""
+    return False
+
+
+def excuse_shredded(store: Store, head: Head, verifier: Verifier) -> None:
+    """Note whose keys were destroyed: in an older copy of a store no event says that its payloads were erased."""
+    upto = head.position
+    while isinstance(store, Keyed):
+        if store.key_id(head.session) is not None and store.key_state(head.session) == "destroyed":
+            verifier.shredded(head.forked_at + 1, upto)
+        if head.parent is None:
+            return
+        upto = min(upto, head.forked_at)
+        head = store.head(head.parent)
 
 
 def excuse_inherited(store: Store, head: Head, verifier: Verifier) -> None:

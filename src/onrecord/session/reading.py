@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from onrecord.lean_typing import TYPE_CHECKING
 from onrecord.log.codec import open_records
 from onrecord.views.conversations import SUBLANE
 from onrecord.views.happenings import Recent
@@ -12,10 +11,10 @@ from onrecord.views.progress import LOOK_BACK_TURNS
 from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-    from onrecord.log.events import Record
+    from onrecord.log.events import Event, Record
     from onrecord.log.items import Item
     from onrecord.session.handle import Session
     from onrecord.views.transcript import Turn
@@ -56,16 +55,25 @@ def recent(session: Session, upto: int | None = None) -> Recent:
         oldest = records[0].position - 1 if records else upto
         found = session.store.read(session.id, upto=oldest, kinds=_TELLING, limit=page, backwards=True)
         records[:0] = reversed(found)
-        events = list(open_records(records))
-        told = Transcript().fold(event for event in events if event.kind in TURN_KINDS)
-        turns = sorted([*told.committed, *told.provisional], key=lambda turn: max(turn.begun, turn.ended))
-        own = [turn for turn in turns if SUBLANE not in turn.agent][-RECENT_TURNS:]
+        made = recent_of(list(open_records(records)), _here(session) if upto is None else ())
+        own = any(SUBLANE not in turn.agent for turn in made.turns)
         if own or len(found) < page or len(records) >= TAIL_LIMIT:
-            break  # while a turn is long, its beginning is further back
+            return made  # while a turn is long, its beginning is further back
         page *= 2
+
+
+def _here(session: Session) -> list[str]:
+    return [name for name, agent in session.views.roster.agents.items() if agent["here"]]
+
+
+def recent_of(events: Sequence[Event], here: Iterable[str] = ()) -> Recent:
+    """The newest turns and tools of any agent, from these events; `here` were at work when they began."""
+    told = Transcript().presume(here).fold(event for event in events if event.kind in TURN_KINDS)
+    turns = sorted([*told.committed, *told.provisional], key=lambda turn: max(turn.begun, turn.ended))
+    own = [turn for turn in turns if SUBLANE not in turn.agent][-RECENT_TURNS:]
     since = min((turn.begun for turn in own), default=0)
     tools: list[Mapping[str, Any]] = [
-        {**event.data, "call": event.id.rpartition("/")[2]}
+        {**event.data, "call": event.id.rpartition("/")[2], "agent": event.by}
         for event in events
         if event.kind == "tool.used" and isinstance(event.data, dict)
     ]
@@ -83,7 +91,7 @@ def tail(session: Session) -> list[Turn]:
     if not begun:
         return []
     records = session.store.read(session.id, after=min(begun) - 1, kinds=TURN_KINDS)
-    return Transcript().fold(open_records(records)).provisional
+    return Transcript().presume(_here(session)).fold(open_records(records)).provisional
 
 
 def recent_items(session: Session) -> list[Item]:

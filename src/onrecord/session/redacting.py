@@ -6,14 +6,15 @@ verifies, and no file of the store has the bytes any more. What was found is in 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import SessionHeld
-from onrecord.session.funnel import EXEMPT, cleaned
+from onrecord.session.funnel import EXEMPT, FOUND_KIND, KEEP, cleaned
 from onrecord.session.retention import wipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from onrecord.log.events import Event
     from onrecord.redaction.values import Found
@@ -45,6 +46,39 @@ def leaks(session: Session, progress: Callable[[int], None] | None = None) -> li
         if cleaner.found:
             made.append(Leak(event.position, event.kind, cleaner.found))
     return made
+
+
+class Shared(NamedTuple):
+    """Events as they may be given away: their secrets are replaced as the settings say."""
+
+    events: list[Event]
+    policy: str
+    recorded: Counter[str]
+    """What was replaced when it was recorded, by rule."""
+    found: Counter[str]
+    """What was found only now, by rule; under the policy `keep` it is still there."""
+    text: Callable[[str], str]
+    """The same for a text that was made of these events."""
+
+
+def shared(session: Session, events: Iterable[Event]) -> Shared:
+    """Look through events that leave this store: old ones may have secrets that the present rules know."""
+    policy = session.funnel.rules.policy_of(session.log.head().project)
+    cleaner = session.funnel.cleaner(policy)
+    made, recorded, count = [], Counter[str](), 0
+    for event in events:
+        if event.kind == FOUND_KIND and isinstance(event.data, dict) and event.data.get("policy") != KEEP:
+            for one in event.data.get("found") or ():
+                recorded[str(one["rule"])] += int(one["count"])
+        data = event.data if event.kind in EXEMPT or event.data is None else cleaned(cleaner, event.kind, event.data)
+        now = sum(cleaner.found.values())
+        made.append(event._replace(data=data) if now > count else event)
+        count = now
+    found = Counter[str]()
+    for (rule, _place), times in cleaner.found.items():
+        found[rule] += times
+    again = session.funnel.cleaner(policy)
+    return Shared(made, policy, recorded, found, lambda text: again.text(text, ""))
 
 
 def redact(session: Session, found: list[Leak]) -> Event:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import InvalidInput, SessionErased, SessionHeld
 from onrecord.log.codec import open_record
 from onrecord.log.events import TRANSCRIPT_KINDS
 from onrecord.log.head import ARCHIVED, CLOSED, ERASED, LIVE, PAUSED, TITLE_KINDS
+from onrecord.log.keyed import Keyed
 from onrecord.log.verify import ranges_of
 from onrecord.session.chapter import checked_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from onrecord.log.events import Event
     from onrecord.log.head import Head
@@ -44,6 +46,17 @@ class Policy(NamedTuple):
         return days.get(status)
 
 
+def policy_of(days: Mapping[str, Any]) -> Policy:
+    """A policy from days by name, with defaults for the rest. A negative number means never."""
+    for name, number in days.items():
+        if name not in Policy._fields or isinstance(number, bool) or not isinstance(number, int | float):
+            raise InvalidInput(
+                f"retention: {name!r} is not a setting, or not a number of days",
+                hint=f"use {', '.join(Policy._fields)}",
+            )
+    return Policy(**{name: None if number < 0 else number for name, number in days.items()})
+
+
 class Swept(NamedTuple):
     """What a sweep did, or would do, to one session."""
 
@@ -62,10 +75,12 @@ def erase(session: Session, reason: str, positions: Collection[int] | None) -> E
     scope = "all" if positions is None else "positions"
     head = session.store.head(session.id)
     if head.status == ERASED:
+        key_id = key_of(session.store, session.id) if positions is None else None
+        if key_id is not None and session.store.find(session.id, _destruction(key_id)) is None:
+            return shred(session, reason)  # an earlier erasure was interrupted before it ended with that
         raise SessionErased(f"session {head.name!r} is already erased")
     if positions is None:
-        weights = session.store.weigh(session.id)
-        positions = [weight.position for weight in weights if weight.kind not in ("payload.erased", "session.forked")]
+        positions = _erasable(session.store, session.id)
         needed = [child.name for child in session.store.children(session.id) if child.status != ERASED]
         if needed:
             raise InvalidInput(
@@ -85,12 +100,62 @@ def wipe(session: Session, positions: list[int], reason: str, scope: str) -> Eve
     reason = session.funnel.cleaner().text(reason, "reason")  # who erases a secret may name it
     heirs = heirs_of(store, session.id, positions)
     data = {"ranges": ranges_of(positions), "count": len(positions), "reason": reason, "scope": scope}
+    key_id = key_of(store, session.id) if scope == "all" else None
+    if key_id is not None:
+        data["key"] = key_id
     where = store.erase(
         session.id, positions, session._draft("payload.erased", data | _untitled(store, session.id, positions))
     )
     tell_heirs(session, heirs, positions, where.position, data)
+    if key_id is not None:
+        shred(session, reason)
     session._reload()
     return session.log.event(where.position)
+
+
+def key_of(store: Store, session: str) -> str | None:
+    """The id of a session's own key; None if it has none."""
+    return store.key_id(session) if isinstance(store, Keyed) else None
+
+
+def erase_again(store: Store, open_session: Callable[[str], Session]) -> list[str]:
+    """Erase the sessions whose key was destroyed and whose log does not say so: an older copy of the store is back."""
+    found: list[str] = []
+    if not isinstance(store, Keyed):
+        return found
+    for head in list(_all_heads(store)):
+        gone = store.key_id(head.session) is not None and store.key_state(head.session) == "destroyed"
+        if gone and head.status != ERASED:
+            with suppress(SessionHeld):  # a hold that this copy still has; nothing can be read all the same
+                wipe(open_session(head.session), _erasable(store, head.session), "its key was destroyed", "all")
+                found.append(head.name)
+    return found
+
+
+def _erasable(store: Store, session: str) -> list[int]:
+    """The positions of what an erasure of a whole session erases."""
+    return [one.position for one in store.weigh(session) if one.kind not in ("payload.erased", "session.forked")]
+
+
+def _destruction(key_id: str) -> str:
+    """The id of the event that says that a key was destroyed."""
+    return f"key-destroyed/{key_id}"
+
+
+def shred(session: Session, reason: str) -> Event:
+    """Destroy the key of an erased session: every copy of its content goes with it. The event that says so.
+
+    The erasure comes first: it is refused under a hold, and after it nothing can be added to the session. A crash there
+    leaves a session that is erased here and whose key exists; erasing it again does the rest.
+    """
+    store = session.store
+    if not isinstance(store, Keyed):
+        raise InvalidInput("this store knows no sessions with a key of their own")
+    key_id, destroyed_at = store.key_id(session.id) or "", store.destroy_key(session.id)
+    data = {"ranges": [], "count": 0, "reason": reason, "scope": "key", "key": key_id, "destroyed_at": destroyed_at}
+    receipt = store.erase(session.id, (), session._draft("payload.erased", data, id=_destruction(key_id)))
+    session._reload()
+    return session.log.event(receipt.position)
 
 
 def heirs_of(store: Store, session: str, positions: list[int]) -> list[Head]:
@@ -168,6 +233,34 @@ def sweep(
         else:
             reason = f"{head.status}, idle for {idle:.0f} days"
             yield _sweep_one(open_session, head, weights, reason, dry_run=dry_run)
+
+
+def erase_every(store: Store, open_session: Callable[[str], Session], reason: str, *, dry_run: bool) -> Iterator[Swept]:
+    """Erase the content of every session, forks before what they inherit from. A session with a hold is kept."""
+    checked_text(reason, "an erasure", 1_000)
+    seen: set[str] = set()
+    for head in list(_all_heads(store)):
+        # A fork of a fork comes before the fork: descendants are listed from the top down.
+        for one in [*reversed(list(descendants(store, head.session))), head]:
+            if one.session in seen or one.status == ERASED:
+                continue
+            seen.add(one.session)
+            yield _erase_one(store, open_session, one, reason, dry_run=dry_run)
+
+
+def _erase_one(
+    store: Store, open_session: Callable[[str], Session], head: Head, reason: str, *, dry_run: bool
+) -> Swept:
+    weights = store.weigh(head.session)
+    size = sum(weight.size for weight in weights)
+    needed = next((child.name for child in store.children(head.session) if child.status != ERASED and child.held), "")
+    kept = "held" if head.held else f"its fork {needed} is held" if needed else ""
+    if not kept and not dry_run:
+        try:
+            erase(open_session(head.session), reason, None)
+        except (SessionHeld, InvalidInput) as problem:
+            kept = problem.message
+    return Swept(head.session, head.name, "kept" if kept else "erase", kept or reason, len(weights), size)
 
 
 def _sweep_one(

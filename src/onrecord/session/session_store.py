@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
-from weakref import WeakSet
 
 from onrecord import machine
 from onrecord.errors import AmbiguousName, InvalidInput, NameTaken, OnrecordError, SessionNotFound
+from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple, Self
+from onrecord.lean_weak import WeakKeys
 from onrecord.log import head as heads
 from onrecord.log.codec import encode_payload, open_record, seal
 from onrecord.log.events import NEW_RUN, Event
@@ -32,6 +31,12 @@ METADATA_LIMIT = 16 * 1024
 """The largest metadata of a session, in bytes of JSON."""
 SNIPPET_WIDTH = 160
 """How many characters of the found text a search result shows."""
+NAMES_COMPARED = 500
+"""With how many names, the newest of the project, a name that no session has is compared."""
+NAMES_OFFERED = 3
+"""How many of the names that are most like it an error offers."""
+NAMES_ALIKE = 0.6
+"""How alike an offered name is at least; 1 is the same."""
 
 
 class Found(NamedTuple):
@@ -57,7 +62,10 @@ class SessionStore:
         self.place = place
         """The project's directory, recorded with new sessions; "" if it has none."""
         self.clock = clock
-        self._opened: WeakSet[Session] = WeakSet()
+        self._opened: WeakKeys[Session, None] = WeakKeys()
+
+    def __repr__(self) -> str:
+        return f"<SessionStore {self.url}, project {self.project!r}>"
 
     def __enter__(self) -> Self:
         return self
@@ -67,9 +75,11 @@ class SessionStore:
 
     def close(self) -> None:
         """Release the lanes of the sessions that `open` returned, then close files and connections."""
-        for session in list(self._opened):
-            with suppress(OnrecordError):  # what cannot be released expires
+        for session in self._opened:
+            try:
                 session.leave()
+            except OnrecordError:
+                continue  # what cannot be released expires
         self.store.close()
 
     @property
@@ -90,7 +100,7 @@ class SessionStore:
         session = self._find_or_create(name, agent, objective, metadata, _checked(budget))
         heads.refuse_ended(session.head)
         session.acquire(takeover=takeover, seconds=lease_seconds)
-        self._opened.add(session)
+        self._opened[session] = None
         known = session.views
         if objective and known.facts.purpose != objective:
             session.facts.set_objective(objective)
@@ -146,11 +156,22 @@ class SessionStore:
             return exact[0]
         near = exact or self._here(prefix=name, limit=5) or self.store.heads(prefix=name, limit=5)
         if not near:
-            raise SessionNotFound(f"there is no session {name!r}")
+            raise self._nothing_named(name)
         if len(near) > 1:
             options = ", ".join(f"{head.name} ({head.session})" for head in near)
             raise AmbiguousName(f"{name!r} matches more than one session: {options}")
         return near[0]
+
+    def _nothing_named(self, name: str) -> SessionNotFound:
+        """The error for a name that no session has; it names sessions of this project that are called alike."""
+        from difflib import get_close_matches
+
+        known = [*dict.fromkeys(head.name for head in self._here(limit=NAMES_COMPARED))]
+        near = get_close_matches(name, known, n=NAMES_OFFERED, cutoff=NAMES_ALIKE)
+        said = f"there is no session {name!r}"
+        if not near:
+            return SessionNotFound(said)
+        return SessionNotFound(said, hint=f"did you mean {' or '.join(near)}?", name=name, near=near)
 
     def named(self, name: str) -> Head | None:
         """The session of this project with exactly this name, if there is one."""
@@ -194,6 +215,15 @@ class SessionStore:
         from onrecord.session.listings import entries
 
         return entries(self.store, sessions, self.clock)
+
+    def folded(self, sessions: Sequence[Head], view: str, fold: Callable[[Session, Head], Json]) -> Mapping[str, Json]:
+        """What `fold` makes of each session, as JSON, by id; kept under the name `view` until the session grows.
+
+        A session that cannot be read is left out. If `fold` changes its meaning, the name must change.
+        """
+        from onrecord.session.listings import folded
+
+        return folded(self.store, sessions, self.clock, view, fold)
 
     def every(self, status: Collection[str], *, project: str | None = None) -> list[Head]:
         """All sessions with one of these statuses, the newest first. `project` "" means every project."""
@@ -259,11 +289,16 @@ class SessionStore:
         from onrecord.session.retention import Policy, sweep
 
         now = int(self.clock() * 1e6)
+        return sweep(self.store, self._for_retention, policy or Policy(), now, dry_run=dry_run)
 
-        def handle(id_: str) -> Session:
-            return Session(self.store, id_, agent="retention", clock=self.clock)
+    def erase_everything(self, reason: str, *, dry_run: bool = False) -> Iterator[Swept]:
+        """Erase the content of every session of the store (in PostgreSQL: of the tenant); holds are respected."""
+        from onrecord.session.retention import erase_every
 
-        return sweep(self.store, handle, policy or Policy(), now, dry_run=dry_run)
+        return erase_every(self.store, self._for_retention, reason, dry_run=dry_run)
+
+    def _for_retention(self, id_: str) -> Session:
+        return Session(self.store, id_, agent="retention", clock=self.clock)
 
     def _find_or_create(
         self,

@@ -64,6 +64,12 @@ class Turn(Loop):
         """Whether this very request has a committed answer already: use `answer`, call no model."""
         return self.answer is not None
 
+    def __repr__(self) -> str:
+        state = (
+            "open" if self.is_open else "answered" if self.answered else "committed" if self.committed else "aborted"
+        )
+        return f"<Turn of {self.session.agent!r} in session {self.session.name!r}, {state}, items: {len(self.items)}>"
+
     def __enter__(self) -> Self:
         return self
 

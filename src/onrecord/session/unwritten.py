@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from onrecord.lean_typing import TYPE_CHECKING
 from onrecord.views.note import is_unwritten
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from onrecord.errors import DamagedLog
 from onrecord.log.codec import open_records
 from onrecord.log.store import PAGE_LIMIT
 from onrecord.session.kept_views import SNAPSHOT_EVERY
-from onrecord.views.fold import VIEWS_VERSION, Whole
+from onrecord.views.fold import VIEWS_VERSION
+from onrecord.views.snapshot import Parts
 from onrecord.views.spend import Spend
 
 if TYPE_CHECKING:
@@ -76,5 +77,5 @@ def _kept(store: Store, head: Head) -> tuple[Spend, int]:
         end = store.read(head.session, after=kept.position - 1, upto=kept.position, bodies=())
         if end and end[0].hash == kept.hash:
             with suppress(DamagedLog):
-                return Whole.load(kept.body).spend, kept.position
+                return Spend.load(Parts(kept.body).decoded("spend")), kept.position
     return Spend(), head.forked_at

@@ -41,6 +41,8 @@ SERVER_COMMAND = (
     "onrecord", "mcp",
 )  # fmt: skip
 """How an MCP client starts our server: the same onrecord as a hook's."""
+UVX, PIPX_RUN = "uvx onrecord", "pipx run onrecord"
+"""Commands that make an environment for one run of onrecord."""
 _PACKAGE = Path(__file__).parent.parent / "__init__.py"
 LAUNCHER_MODE = 0o700
 
@@ -74,20 +76,38 @@ def launcher_text() -> str:
     return (
         "#!/bin/sh\n# Written by `onrecord setup`, for hooks that do not find onrecord on the PATH.\n"
         f'{launch()} "$@" && exit\n'
-        f"""case "$3" in *ession[Ss]tart | session.start) echo '{{"systemMessage": "{GONE}"}}' ;; esac\n"""
+        'case "$2 $3" in\n'
+        f"""'copilot sessionStart') echo '{{"type": "progress", "message": "{GONE}"}}' ;;\n"""
+        f"""*ession[Ss]tart | *session.start) echo '{{"systemMessage": "{GONE}"}}' ;;\nesac\n"""
     )
 
 
 def launch() -> str:
     """The command that runs this onrecord again: the tool that made its environment for one run, or its Python."""
-    here = Path(sys.prefix)
-    if "archive-v0" in here.parts or "environments-v2" in here.parts:
-        return "uvx onrecord"
-    if ".cache" in here.parts and "pipx" in here.parts:
-        return "pipx run onrecord"
+    if runner := for_one_run():
+        return runner
     if is_found_isolated():
         return shlex.join([sys.executable, "-I", "-m", "onrecord"])
     return shlex.join(["env", f"PYTHONPATH={_PACKAGE.parent.parent}", sys.executable, "-P", "-m", "onrecord"])
+
+
+def for_one_run() -> str:
+    """The command that made this environment for one run (`uvx onrecord`); empty if onrecord is installed."""
+    here = Path(sys.prefix).parts
+    if "archive-v0" in here or "environments-v2" in here:
+        return UVX
+    return PIPX_RUN if ".cache" in here and "pipx" in here else ""
+
+
+def installing_with(extra: str = "") -> str:
+    """The command that installs onrecord, with an extra, in the way this one was installed."""
+    what = f'"onrecord[{extra}]"' if extra else "onrecord"
+    here, runner = Path(sys.prefix), for_one_run()
+    if runner == UVX or (here / "uv-receipt.toml").is_file():
+        return f"uv tool install {what}"
+    if runner == PIPX_RUN or (here / "pipx_metadata.json").is_file():
+        return f"pipx install --force {what}"
+    return f"pip install {what}"
 
 
 def is_found_isolated() -> bool:

@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import Conflict, InvalidInput, OnrecordError
-from onrecord.machine.files import PRIVATE_MODE, write_file
-from onrecord.setup import jsontext, servers
-from onrecord.vendors.port import USER_SCOPE, VENDORS, vendor
+from onrecord.machine.files import PRIVATE_MODE, read_regular, write_file
+from onrecord.setup import folders, jsontext, servers
+from onrecord.vendors.packages import installed_package
+from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 from onrecord.views import instructions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from onrecord.vendors.packages import Package
     from onrecord.vendors.port import HookFile, Vendor
 
 FILE_BYTES = 16 * 1024 * 1024
@@ -80,7 +82,7 @@ def plan(
             return plugin_text(wanted)
         return jsontext.created(wanted) if text is None else jsontext.merged(text, wanted, is_ours(of.name))
 
-    return _changes(of, target, step, but=() if server else ("mcp",))
+    return _changes(of, target, step, but=(*brought(of, target), *(() if server else ("mcp",))))
 
 
 def plan_removal(
@@ -159,6 +161,38 @@ def registered_server(of: Vendor, target: Target) -> list[str]:
     return []
 
 
+def package_of(of: Vendor, target: Target) -> Package | None:
+    """Our package, if the user installed it with the vendor's own command."""
+    return installed_package(of.name, of.home(target.env))
+
+
+def package_commands(of: Vendor, package: Package) -> list[str]:
+    """The commands of ours that a package runs as hooks."""
+    return jsontext.commands(package.hooks, is_ours(of.name)) if package.hooks else []
+
+
+def brought(of: Vendor, target: Target) -> tuple[str, ...]:
+    """The parts that our package brings: with those in the user's files too, every hook would run twice."""
+    package = package_of(of, target)
+    if package is None:
+        return ()
+    return (*(("hooks", "plugin") if package.hooks else ()), *(("mcp",) if package.server else ()))
+
+
+def is_double(of: Vendor, target: Target) -> bool:
+    """Whether the user's files and the package have the same part."""
+    parts = brought(of, target)
+    hooks, server = "hooks" in parts and is_set_up(of, target), "mcp" in parts and registered_server(of, target)
+    return bool(hooks or server)
+
+
+def is_in_both_scopes(of: Vendor, target: Target) -> bool:
+    """Whether our hooks are in the project's files and in the user's: a vendor may run each of them twice."""
+    both = [target._replace(scope=scope) for scope in (USER_SCOPE, PROJECT_SCOPE)]
+    users, projects = ({file.path for file in _files(of, one) if file.what in ("hooks", "plugin")} for one in both)
+    return users.isdisjoint(projects) and all(is_set_up(of, one) for one in both)
+
+
 def doubts(of: Vendor, target: Target) -> list[str]:
     """Settings that keep hooks installed here from being called."""
     if not is_set_up(of, target):
@@ -181,15 +215,16 @@ def shown(of: Vendor, file: HookFile, command: Sequence[str], server: Sequence[s
     return plugin_text(wanted) if isinstance(wanted, str) else jsontext.created(wanted)
 
 
-def apply(change: Change) -> None:
+def apply(change: Change, env: Mapping[str, str]) -> None:
     """Make one change. `Conflict` if the file changed since the plan was made."""
     target = Path(os.path.realpath(change.path))
     if _content(target) != change.before:
         raise Conflict(f"{change.path} changed while it was being read; it was left as it is", hint="try again")
     if change.after is None:
         target.unlink(missing_ok=True)
+        folders.remove_empty(env, target)
         return
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if change.private else 0o777)
+    folders.remember(env, folders.made_for(target, 0o700 if change.private else 0o777))
     mode = PRIVATE_MODE if change.private else PUBLIC_MODE
     before = target.stat().st_mode & 0o7777 if change.before is not None else None
     write_file(target, [change.after], mode=mode, exact_mode=before)
@@ -239,7 +274,7 @@ def _content(path: Path) -> bytes | None:
     try:
         if path.stat().st_size > FILE_BYTES:
             raise InvalidInput(f"{path} has more than {FILE_BYTES:,} bytes; it was left as it is")
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         return None
 

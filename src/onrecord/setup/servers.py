@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import Conflict, InvalidInput
 from onrecord.setup import jsontext
-from onrecord.vendors.mcp_servers import SERVER, entry, keys_of, runs_us, toml_entry
+from onrecord.vendors.mcp_servers import SERVER, entry, keys_of, runs_us, server_words, toml_entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,10 +64,7 @@ def registered(vendor: str, path: Path, text: str | None) -> list[str]:
         found: Any = _tables(text).get("mcp_servers", {}).get(SERVER)
     else:
         found = _present(vendor, text)
-    if not runs_us(found):
-        return []
-    command = found["command"]
-    return list(command) if isinstance(command, list) else [str(command), *map(str, found.get("args") or ())]
+    return server_words(found)
 
 
 def shown(vendor: str, path: Path, command: Sequence[str]) -> str:

@@ -8,7 +8,9 @@ tools and tests that write files are not seen.
 
 from __future__ import annotations
 
-from onrecord.shell import CERTAIN, LIKELY, UNSEEN
+import posixpath
+
+from onrecord.shell import CERTAIN, LIKELY, UNSEEN, is_below
 from onrecord.shell.words import Simple, Word, simple_commands
 
 TYPE_CHECKING = False
@@ -64,18 +66,28 @@ _GIT_OTHERWISE = {
 _STASH_ONLY_LOOKS = ("list", "show", "drop", "clear", "create", "store")
 
 
-def edit_in(line: str, root: str = "", own: Own | None = None) -> str:
-    """Whether a command line changes files of the worktree with this root. `own` names files that do not count."""
-    return _Reader(root, own or (lambda _path: False)).line(line, 0)
+def edit_in(line: str, root: str = "", own: Own | None = None, home: str = "") -> str:
+    """Whether a command line changes files of the worktree with this root. `own` names files that do not count.
+
+    `home` is the worktree in which the line runs, if that is another one: its relative paths start there.
+    """
+    return _Reader(root, own or (lambda _path: False), home).line(line, 0)
 
 
 class _Reader:
     """Reads one command line, and follows its `cd` as far as that is possible."""
 
-    def __init__(self, root: str, own: Own) -> None:
+    def __init__(self, root: str, own: Own, home: str) -> None:
         self.root = root.rstrip("/")
         self.own = own
-        self.where = _INSIDE
+        self.home = home.rstrip("/")
+        self.base = self.home
+        """Where relative paths start, if that is known to be another worktree."""
+        self.where = _OUTSIDE if home else _INSIDE
+
+    def here(self) -> str:
+        """What a command does that changes files of the directory it runs in."""
+        return {_INSIDE: CERTAIN, _UNKNOWN: LIKELY}.get(self.where, UNSEEN)
 
     def line(self, text: str, depth: int) -> str:
         """The strongest of what the commands of a line do."""
@@ -103,6 +115,8 @@ class _Reader:
         texts = [word.text for word in rest]
         if name in ("cd", "pushd"):
             self.where = self.moved(rest)
+            if self.base and rest:
+                self.base = posixpath.join(self.base, rest[0].text)
             return UNSEEN
         if name in _SHELLS or name == "eval":
             return self.line(_inner_line(name, texts) or body, depth + 1)
@@ -114,15 +128,25 @@ class _Reader:
 
     def moved(self, rest: list[Word]) -> str:
         """Where `cd` leads: it stays inside, leaves the worktree, or that is not known."""
+        if self.base and len(rest) == 1 and rest[0].sure:
+            return _INSIDE if self.is_inside(rest[0].text) else _OUTSIDE
         if len(rest) != 1 or not rest[0].sure or ".." in rest[0].text.split("/") or rest[0].text.startswith(("-", "~")):
             return _UNKNOWN
         if not rest[0].text.startswith("/"):
             return self.where
         return {CERTAIN: _INSIDE, LIKELY: _UNKNOWN}.get(self.target(Word(f"{rest[0].text}/x")), _OUTSIDE)
 
+    def is_inside(self, path: str) -> bool:
+        """Whether a path that is written in another worktree leads into this one."""
+        return is_below(posixpath.normpath(posixpath.join(self.base, path)), self.root, self.home)
+
     def target(self, word: Word) -> str:
         """Whether a file that is written belongs to the worktree."""
         path = word.text
+        if self.base and word.sure and not path.startswith("~"):
+            if not self.is_inside(path):
+                return UNSEEN
+            path = posixpath.normpath(posixpath.join(self.base, path))
         if path.startswith(_ELSEWHERE) and not (self.root and f"{path}/".startswith(f"{self.root}/")):
             return UNSEEN
         if not word.sure or path.startswith("~"):
@@ -189,7 +213,7 @@ def _own_judgement(reader: _Reader, name: str, rest: list[Word], texts: list[str
     if name in ("sed", "gsed"):
         return reader.targets(_files_of_sed(rest)) if _edits_in_place(texts) else UNSEEN
     if name == "awk":
-        return CERTAIN if "inplace" in texts else UNSEEN
+        return reader.here() if "inplace" in texts else UNSEEN
     if name in ("perl", "ruby") and any(text.startswith("-") and "i" in text.partition("e")[0] for text in texts):
         return reader.targets(rest[-1:])
     if name in _SCRIPTS and any(option in texts for option in _SCRIPTS[name]):
@@ -204,7 +228,7 @@ def _own_judgement(reader: _Reader, name: str, rest: list[Word], texts: list[str
         return _fetches(reader, name, rest)
     if name in ("tar", "bsdtar"):
         unpacks = bool(texts) and ("x" in texts[0].lstrip("-").partition("f")[0] or "--extract" in texts)
-        return (LIKELY if "-C" in texts or reader.where == _UNKNOWN else CERTAIN) if unpacks else UNSEEN
+        return (LIKELY if "-C" in texts else reader.here()) if unpacks else UNSEEN
     if name in _USUALLY:
         return UNSEEN if any(option in texts for option in _USUALLY[name]) else LIKELY
     if name in _ASKED:
@@ -214,7 +238,7 @@ def _own_judgement(reader: _Reader, name: str, rest: list[Word], texts: list[str
 
 def _changes(reader: _Reader, name: str, rest: list[Word]) -> str:
     if name == "patch" and not [word for word in rest if not word.text.startswith("-")]:
-        return CERTAIN if reader.where == _INSIDE else LIKELY
+        return reader.here()
     return reader.targets(rest)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from onrecord.shell.splitting import join
+
 _FILES = frozenset({"write_text", "write_bytes", "touch", "unlink", "rename", "rmdir", "symlink_to", "hardlink_to"})
 """Methods of a path that change what is there."""
 _MODULES = {
@@ -101,11 +103,9 @@ def _path_of(node: ast.expr) -> str | None:
 
 
 def _line(node: ast.expr) -> str | None:
-    import shlex
-
     if isinstance(node, ast.List | ast.Tuple):
         words = [_text(one) for one in node.elts]
-        return shlex.join(word for word in words if word is not None) if all(words) else None
+        return join(word for word in words if word is not None) if all(words) else None
     return _text(node)
 
 

@@ -15,10 +15,12 @@ A handler that writes while its own thread is in the middle of a write is refuse
 
 from __future__ import annotations
 
+import sys
+from _thread import RLock, get_ident
+from _thread import allocate_lock as Lock  # noqa: N812  # its name in `threading`, which a hook does not load
 from collections import deque
-from threading import Lock, RLock, get_ident, main_thread
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from onrecord.lean_typing import TYPE_CHECKING, Any, Generic, TypeVar
 from onrecord.stores.refusals import reentered
 
 if TYPE_CHECKING:
@@ -59,6 +61,12 @@ class Pending:
 P = TypeVar("P", bound=Pending)
 
 
+def _main_thread() -> int | None:
+    """The id of the main thread. Without `threading` nothing has started another one that writes."""
+    threading = sys.modules.get("threading")
+    return threading.main_thread().ident if threading is not None else get_ident()
+
+
 class GroupCommit(Generic[P]):
     """The queue of writes to one log or one database file, and the election of its batch leader.
 
@@ -72,7 +80,7 @@ class GroupCommit(Generic[P]):
         self._abandon = abandon
         self._mutex = RLock()
         """Guards `_leader` and `_queue` together. Reentrant: a handler may run while its own thread has it."""
-        self._main_thread = main_thread().ident
+        self._main_thread = _main_thread()
         """Signal handlers run in it."""
         self._leader = 0
         """The thread that leads; 0 for none."""
@@ -176,10 +184,11 @@ class GroupCommit(Generic[P]):
         """Leave the queue. If a leader has already taken the write out, wait for it: it is served in a moment."""
         with self._mutex:
             if own in self._queue:
-                # Order: without a waiter first. Interrupted after the call, the second recovery would wait for a leader
-                # that does not know this write.
+                place = self._queue.index(own)
+                # Order: without a waiter, then out of the queue, without a call in between or afterwards. A handler
+                # that writes is refused only while there is a waiter: later it would wait in here and keep the lock.
                 own.waiter = None
-                self._queue.remove(own)
+                del self._queue[place]
                 return
         waiter = own.waiter
         if waiter is not None:

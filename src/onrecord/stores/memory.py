@@ -10,7 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.errors import LogMoved
+from onrecord.errors import Conflict, LogMoved
 from onrecord.log.events import Draft, Record
 from onrecord.log.head import Head
 from onrecord.log.store import LEASE_SECONDS, LINK_PREFIX, Hit, Lease, Receipt, Snapshot, Weight
@@ -160,6 +160,31 @@ class MemoryStore:
             lease = Lease(session, lane, epoch, holder, now, now + int(seconds * 1e6))
             self._leases[session, lane], self._spans[session, lane] = lease, seconds
             return lease
+
+    def join(
+        self,
+        session: str,
+        lane: str,
+        holder: dict[str, Any],
+        drafts: Sequence[Draft],
+        *,
+        expect: int | None = None,
+        seconds: float = LEASE_SECONDS,
+        takeover: bool = False,
+    ) -> tuple[Lease, list[Receipt]]:
+        with self._lock:
+            where = session, lane
+            before = self._leases.get(where), self._epochs.get(where, 0), self._spans.get(where, 0.0)
+            lease = self.acquire(session, lane, holder, seconds=seconds, takeover=takeover)
+            try:
+                return lease, self.append(session, drafts, expect=expect, lease=lease)
+            except Conflict:
+                held, self._epochs[where], self._spans[where] = before
+                if held is None:
+                    del self._leases[where]
+                else:
+                    self._leases[where] = held
+                raise
 
     def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
         with self._lock:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from threading import Thread
-from typing import TYPE_CHECKING, NamedTuple
-
+from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord.log.events import tuple_new
+from onrecord.stores.zstd import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +21,8 @@ SNAPSHOT_FROM = 256 * 1024
 """The same for snapshots."""
 PLAIN_SNAPSHOT = b"="
 """What a snapshot that is kept uncompressed begins with."""
+SNAPSHOT_MARK = b"#"
+"""What a snapshot that is encrypted with the session's own key begins with."""
 INLINE_LIMIT = 32 * 1024
 """Payloads of more bytes are kept out of line, each content once."""
 WINDOW_BITS, HASH_BITS, SHORTEST_MATCH = 15, 11, 7
@@ -54,11 +55,13 @@ class Payloads:
 
     def __init__(self, secret: Callable[[], bytes]) -> None:
         self._secret = secret
+        self.ciphers: Callable[[], Any] | None = None
+        """The ciphers of sessions that have a key of their own; the store sets it."""
         self._compressors: list[ZstdCompressor] = []
         self._decompressors: list[ZstdDecompressor] = []
 
-    def pack(self, payload: bytes, compress_from: int = COMPRESS_FROM) -> Packed:
-        """The form in which a payload is kept."""
+    def pack(self, payload: bytes, compress_from: int = COMPRESS_FROM, *, conversation: bool = False) -> Packed:
+        """The form in which a payload is kept; `conversation`: it is part of a mirrored one."""
         size = len(payload)
         if size < compress_from:
             return tuple_new(Packed, (PLAIN, payload, None))
@@ -67,13 +70,20 @@ class Payloads:
 
             key = blake2b(payload, digest_size=32, key=self._secret()).digest()
             return Packed(OUT_OF_LINE, key, compress_large(payload))
-        try:
-            compressor = self._compressors.pop()
-        except IndexError:
-            compressor = _new_compressor()
-        packed = compressor.compress(payload)
-        self._compressors.append(compressor)
+        if conversation:
+            packed = _thorough_compressor().compress(payload)
+        else:
+            try:
+                compressor = self._compressors.pop()
+            except IndexError:
+                compressor = _new_compressor()
+            packed = compressor.compress(payload)
+            self._compressors.append(compressor)
         return tuple_new(Packed, (COMPRESSED, packed, None) if len(packed) < size else (PLAIN, payload, None))
+
+    def decrypted(self, session: str, rows: list[Any]) -> list[Any]:
+        """Rows of a session's events, those that are encrypted with its key as they were before."""
+        return rows if self.ciphers is None else list(self.ciphers().rows(session, rows))
 
     def unpack(self, packed: list[bytes]) -> list[bytes]:
         """The content of each zstd frame; for a damaged one, the frame itself."""
@@ -84,6 +94,8 @@ class Payloads:
         # zstd releases the GIL, so two threads take half the time.
         half = len(packed) // 2
         rest: list[bytes] = []
+        from threading import Thread
+
         helper = Thread(target=lambda: rest.extend(self._unpack(packed[half:])))
         helper.start()
         found = self._unpack(packed[:half])
@@ -124,9 +136,8 @@ def _unpack_or_keep(decompressor: ZstdDecompressor, frame: bytes) -> bytes:
 
 def compress_large(content: bytes) -> bytes:
     """One zstd frame of content that is large or seldom written."""
-    import zstandard
-
-    return zstandard.ZstdCompressor(level=LARGE_LEVEL).compress(content)
+    compressed: bytes = zstd().ZstdCompressor(level=LARGE_LEVEL).compress(content)
+    return compressed
 
 
 def pack_snapshot(body: bytes) -> bytes:
@@ -135,20 +146,29 @@ def pack_snapshot(body: bytes) -> bytes:
 
 
 def _new_compressor() -> ZstdCompressor:
-    # Imported when the first payload needs it: many short-lived processes never need it.
-    import zstandard
-
-    parameters = zstandard.ZstdCompressionParameters(
-        strategy=zstandard.STRATEGY_FAST,
+    library = zstd()
+    parameters = library.ZstdCompressionParameters(
+        strategy=library.STRATEGY_FAST,
         window_log=WINDOW_BITS,
         hash_log=HASH_BITS,
         min_match=SHORTEST_MATCH,
         write_content_size=True,
     )
-    return zstandard.ZstdCompressor(compression_params=parameters)
+    made: ZstdCompressor = library.ZstdCompressor(compression_params=parameters)
+    return made
+
+
+def _thorough_compressor() -> ZstdCompressor:
+    """For a few kilobytes: a tenth smaller than the fastest strategy, in seven times its time (0.2 ms)."""
+    library = zstd()
+    parameters = library.ZstdCompressionParameters(
+        strategy=library.STRATEGY_BTOPT, window_log=WINDOW_BITS, hash_log=14, chain_log=14, search_log=5, min_match=3,
+        target_length=48, write_content_size=True,
+    )  # fmt: skip
+    made: ZstdCompressor = library.ZstdCompressor(compression_params=parameters)
+    return made
 
 
 def _new_decompressor() -> ZstdDecompressor:
-    import zstandard
-
-    return zstandard.ZstdDecompressor()
+    made: ZstdDecompressor = zstd().ZstdDecompressor()
+    return made

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from onrecord.lean_typing import TYPE_CHECKING, NamedTuple
 from onrecord.log.store import Receipt
 from onrecord.stores.refusals import refuse_other, refuse_twin
 

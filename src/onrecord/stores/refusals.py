@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 from onrecord.errors import (
     Conflict,
     EventNotFound,
@@ -17,7 +15,8 @@ from onrecord.errors import (
     SessionNotFound,
     StoreBusy,
 )
-from onrecord.log.codec import commit_to
+from onrecord.lean_typing import TYPE_CHECKING, Protocol
+from onrecord.log.codec import SALT_BYTES, commit_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,7 +88,11 @@ def nothing_at(position: int) -> EventNotFound:
 
 def refuse_other(draft: Draft, known: OnRecord) -> None:
     """An idempotency key belongs to one event forever. An erased payload cannot be compared: the key alone decides."""
-    changed = known.salt is not None and commit_to(known.salt, draft.payload) != known.payload_hash
+    salt = known.salt
+    if salt is not None and len(salt) > SALT_BYTES:  # encrypted with the key of its session
+        unmask = getattr(draft, "unmask", None)
+        salt = unmask(salt, known.position) if unmask is not None else None
+    changed = salt is not None and commit_to(salt, draft.payload) != known.payload_hash
     if changed or known.kind != draft.kind:
         raise IdReused(
             f"idempotency key {draft.id!r} was already used for a different event, at position {known.position}"
@@ -125,12 +128,12 @@ def refuse_gaps(positions: list[int], start: int) -> None:
 
 def held_by(name: str, lease: Lease) -> LeaseHeld:
     """Another process has the lease: who, since when, until when, and how to take it."""
-    from datetime import UTC, datetime
+    from onrecord.views.render import iso
 
-    since, until = (datetime.fromtimestamp(moment / 1e6, UTC).isoformat(timespec="seconds") for moment in lease[4:6])
+    since, until = iso(lease.since), iso(lease.until)
     who = f"process {lease.holder.get('pid')} on {lease.holder.get('host')}"
     return LeaseHeld(
-        f"{who} has had the lease of agent {lease.lane!r} in session {name!r} since {since}",
+        f"{who} has held the lease of agent {lease.lane!r} in session {name!r} since {since}",
         hint=f"wait until that process ends, or until its lease expires at {until}; takeover=True takes it now",
         step="wait_for_lease",
         expires=until,

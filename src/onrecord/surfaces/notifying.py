@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.environment import AGENT_VARIABLE, MEMBER_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
+from onrecord.machine.wall_clock import local_time
 from onrecord.surfaces import trouble
 from onrecord.views.needs import CRASHED, LIMIT, QUESTION, STOPPED, WAITS
 from onrecord.views.render import iso, one_line
@@ -144,7 +145,7 @@ def _tell_stop(session: Session) -> None:
 
 def _of_need(session: Session, event: str, need: Need) -> Notice:
     until = need.until if need.until and need.until > session.clock() * 1e6 else None
-    text = need.why + (f", until {time.strftime('%H:%M', time.localtime(until / 1e6))}" if until else "")
+    text = need.why + (f", until {local_time(until, int(session.clock() * 1e6))}" if until else "")
     passed = "" if until or need.kind != LIMIT else "/passed"
     notice = _notice(session, event, f"{need.position}{passed}", (need.agent, text, need.command))
     return notice._replace(until=until)
@@ -198,6 +199,8 @@ def _claim(notice: Notice, now: float) -> int | None:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
+            except OSError:  # a system without locks (ENOLCK): at worst a notice comes twice
+                break
         answer, after = decide(_known(file.read()), notice, now)
         file.seek(0)
         file.truncate()

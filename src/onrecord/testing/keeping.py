@@ -9,6 +9,7 @@ from onrecord.errors import (
     InvalidInput,
     LeaseHeld,
     LeaseLost,
+    LogMoved,
     NameTaken,
     SessionErased,
     SessionHeld,
@@ -84,6 +85,33 @@ class LeaseContract(Workbench):
             self.store.renew(old)
         assert self.store.head(session).position == 2
         assert self.store.append(session, [self.draft()], lease=new)[0].position == 3
+
+    def test_a_holder_joins_with_its_first_events(self) -> None:
+        """Lease and events come together; the lane's earlier holder is refused from then on."""
+        session = self.open()
+        old = self.store.acquire(session, "main", HOLDER)
+        drafts = [self.draft(), self.draft()]
+        new, receipts = self.store.join(session, "main", OTHER, drafts, expect=1, takeover=True)
+        assert (new.holder | OTHER, new.epoch) == (new.holder, old.epoch + 1)
+        assert [receipt.position for receipt in receipts] == [2, 3]
+        with raises(LeaseLost):
+            self.store.append(session, [self.draft()], lease=old)
+        assert self.store.append(session, [self.draft()], lease=new)[0].position == 4
+        assert [lease.epoch for lease in self.store.leases(session)] == [new.epoch]
+
+    def test_a_refused_join_changes_nothing(self) -> None:
+        """Under a lease that is held, or on a log that has moved, nothing is recorded and the holder keeps its lane."""
+        session = self.open()
+        lease = self.store.acquire(session, "main", HOLDER)
+        with raises(LeaseHeld):
+            self.store.join(session, "main", OTHER, [self.draft()], expect=1)
+        self.store.append(session, [self.draft()], lease=lease)
+        with raises(LogMoved):
+            self.store.join(session, "main", OTHER, [self.draft()], expect=1, takeover=True)
+        with raises(LogMoved):
+            self.store.join(session, "another lane", OTHER, [self.draft()], expect=1)
+        assert self.store.append(session, [self.draft()], lease=lease)[0].position == 3
+        assert [one.lane for one in self.store.leases(session)] == ["main"]
 
     def test_a_lost_lease_still_learns_what_landed(self) -> None:
         """An event that was acknowledged before the lane was lost is answered, not refused."""

@@ -142,6 +142,7 @@ class RunContract(VendorWorkbench):
         assert of.programs
         assert not (can.chooses_id and can.obtains_id)
         assert of.context_moment in (hooks.START, hooks.PROMPT)
+        assert of.notice_moment in (hooks.START, hooks.STOP)
         assert can.context_at_start in ("launch", "first_prompt", "")
         assert can.context_bytes == of.context_bytes >= 2048
         assert of.interrupt_keys
@@ -428,7 +429,7 @@ class HookContract(VendorWorkbench):
         if isinstance(settings, str):
             assert '"/opt/a b/python", "-m", "onrecord", "hook"' in settings
             return
-        commands = [one for one in _strings(settings) if "onrecord" in one]
+        commands = [one for one in _strings(settings) if "onrecord hook" in one]
         assert commands
         for command in commands:
             words = shlex.split(command)

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 SECRET = re.compile(r"(api[-_]?key|secret|password|(bearer|auth|access)[-_]?token|^--token)$", re.IGNORECASE)
 """A flag whose value is a secret: it is not recorded, so it has to be given again."""
@@ -142,10 +142,14 @@ class _Part(NamedTuple):
     words: tuple[str, ...]
 
 
-def recordable(vendor: str, words: Sequence[str]) -> list[str]:
-    """The arguments as they are recorded: only flags and their values, and no secret, so that a log never has one."""
+def recordable(vendor: str, words: Sequence[str], has_secret: Callable[[str], bool] = lambda _text: False) -> list[str]:
+    """The arguments as they are recorded: only flags and their values, and no secret, so that a log never has one.
+
+    A flag whose value has one is left out as a whole: a program could not use a placeholder.
+    """
     parts = _parts(FLAGS.get(vendor, Flags()), words)
-    return [word for part in parts if not any(SECRET.search(name) for name in _names(part)) for word in part.words]
+    named = [part for part in parts if not any(SECRET.search(name) for name in _names(part))]
+    return [word for part in named if not has_secret(" ".join(part.words)) for word in part.words]
 
 
 def _names(part: _Part) -> list[str]:

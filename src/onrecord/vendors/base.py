@@ -5,8 +5,6 @@ The hook loads this module, so heavier modules are imported where they are used.
 
 from __future__ import annotations
 
-import re
-
 from onrecord.errors import InvalidInput
 from onrecord.vendors.hooks import START
 
@@ -21,11 +19,13 @@ if TYPE_CHECKING:
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark, Said, Turn
 
-UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 SAFE_CONTEXT = 8_000
 """How many bytes of context to inject if a vendor states no limit."""
 HOOK_SECONDS = 10
 """How long a vendor waits for our hook before it continues without it; the hook itself ends much earlier."""
+_UUID_GROUPS = [8, 4, 4, 4, 12]
+_UUID_DIGITS = frozenset("0123456789abcdefABCDEF-")
+ID_LETTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 NAME_LIMIT = 128
 """The longest display name that we pass on, in characters."""
 
@@ -37,15 +37,16 @@ class Base:
     title = ""
     programs: Sequence[str] = ()
     context_moment = START
+    notice_moment = START
     context_lasts = True
     context_bytes = SAFE_CONTEXT
     interrupt_keys: Sequence[str] = ()
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()
+    ready_patterns: Sequence[str] = ()
     limit_patterns: Sequence[str] = ()
     shows_turns = False
     prints_last = False
-    id_form = UUID
     home_variable = ""
     """The variable that overrides its config home; empty: none."""
     home_below = ""
@@ -63,6 +64,10 @@ class Base:
     resume_flags: Sequence[str] = ()
     """Flags that name the conversation to resume."""
 
+    def keeps_context(self, transcript: str, mark: str) -> bool:
+        """Yes: a hook reports each compaction."""
+        return True
+
     def forked_from(self, call: HookCall, pid: int | None) -> str:
         """As the command line of its process says."""
         if pid is None or not self.fork_flags:
@@ -79,7 +84,11 @@ class Base:
 
     def is_id(self, vendor_id: object) -> bool:
         """Whether this can be an id of the vendor: only such a text ever becomes part of a path or an argument."""
-        return isinstance(vendor_id, str) and re.fullmatch(self.id_form, vendor_id) is not None
+        return isinstance(vendor_id, str) and self.has_id_form(vendor_id)
+
+    def has_id_form(self, text: str) -> bool:
+        """Whether a text has the form of the vendor's ids: a UUID. (A hook does not load `re` for this.)"""
+        return is_uuid(text)
 
     def checked_id(self, vendor_id: object) -> str:
         """The id, or a clear error."""
@@ -284,6 +293,11 @@ class Base:
         raise NotImplementedError
 
 
+def is_uuid(text: str) -> bool:
+    """Whether a text has the form of a UUID."""
+    return [len(group) for group in text.split("-")] == _UUID_GROUPS and _UUID_DIGITS.issuperset(text)
+
+
 def home_of(env: Mapping[str, str], override: str, below: str) -> Path:
     """A config home: the override, or a directory below the user's home."""
     from pathlib import Path
@@ -333,7 +347,7 @@ def _cwd_in(record: dict[str, Any]) -> str:
 
 def dashed(path: str) -> str:
     """A directory as Claude Code and Qwen Code write it into a name: every other character is a dash."""
-    return re.sub(r"[^A-Za-z0-9]", "-", path)
+    return "".join(one if one in ID_LETTERS else "-" for one in path)
 
 
 def _flags(words: Sequence[str]) -> Sequence[str]:
@@ -373,8 +387,10 @@ def settings_at(path: Path) -> dict[str, Any]:
     """A vendor's settings; empty if they are missing or not JSON (some vendors allow comments)."""
     import json
 
+    from onrecord.machine.files import read_regular
+
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_regular(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

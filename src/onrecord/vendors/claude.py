@@ -184,8 +184,9 @@ class Claude(ByProject):
 
     def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
         """Messages, and prompts that waited in its queue; a subagent in the same file has a lane of its own."""
+        from onrecord.log.items import text_of
         from onrecord.log.readings import ABORTS, MAY_BEGIN
-        from onrecord.vendors.saying import said, summary, words_of
+        from onrecord.vendors.saying import said, summary
         from onrecord.vendors.transcripts import Said
 
         items = list(entry.items)
@@ -199,8 +200,8 @@ class Claude(ByProject):
         if record.get("isSidechain"):
             about["lane"] = text(record.get("agentId")) or SUBAGENT
         if record.get("isCompactSummary"):
-            return summary(words_of(items[0]) if items else "", **about)
-        words = words_of(items[-1]) if items and entry.kind == "user" else ""
+            return summary(text_of(items[0]) if items else "", **about)
+        words = text_of(items[-1]) if items and entry.kind == "user" else ""
         if words.startswith(INTERRUPTED):
             return [Said(items, turn=ABORTS, **about)]
         if words.startswith("<local-command-"):
@@ -300,7 +301,7 @@ class Claude(ByProject):
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
         """The hooks to merge into its settings."""
-        return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_SECONDS)}
+        return {"hooks": hook_entries(command, self.name, EVENTS, timeout=HOOK_SECONDS)}
 
 
 def _said(message: dict[str, Any]) -> str:

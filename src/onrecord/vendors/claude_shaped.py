@@ -6,10 +6,9 @@ and never fails, whatever a payload contains.
 
 from __future__ import annotations
 
-import json
 import os.path
-import re
 
+from onrecord import lean_json as json
 from onrecord.vendors.base import Base
 from onrecord.vendors.hooks import (
     AFTER_TOOL,
@@ -202,6 +201,10 @@ def given_to_shell(call: HookCall) -> str | list[str]:
 def patched_paths(tool_input: dict[str, Any]) -> list[str]:
     """The files that a patch in Codex's form changes."""
     texts = [one for one in tool_input.values() if isinstance(one, str) and "*** " in one]
+    if not texts:
+        return []
+    import re
+
     return [path for text in texts for path in re.findall(PATCHED, text)]
 
 
@@ -217,12 +220,23 @@ def outcome(tool: str, payload: dict[str, Any], *, failed: bool = False) -> tupl
     if tool.casefold() not in SHELL_TOOLS:
         return None, text
     code = stated_code(response)
-    if code is None and (found := re.search(EXIT_CODE, text)):
-        code = int(found[1])
+    if code is None:
+        code = _code_in(text)
     if code is None and not failed and isinstance(response, dict) and "stdout" in response:
         # Claude Code calls this hook only for commands that succeeded, by its own reading of the status.
         code = None if response.get("interrupted") or response.get("returnCodeInterpretation") else 0
     return code, text
+
+
+def _code_in(text: str) -> int | None:
+    """An exit code in the words of an output."""
+    lowered = text.lower()
+    if "exit" not in lowered and "status code" not in lowered:
+        return None
+    import re
+
+    found = re.search(EXIT_CODE, text)
+    return int(found[1]) if found else None
 
 
 def stated_code(response: object) -> int | None:
@@ -275,16 +289,14 @@ def number(text: str) -> int | None:
 
 
 def hook_entries(
-    command: Sequence[str], vendor: str, events: Mapping[str, str | None], timeout: int | None = None
+    command: Sequence[str], vendor: str, events: Mapping[str, str | None], **about: str | int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Our entry under each event: matcher groups with one command."""
+    """Our entry under each event: matcher groups with one command, and what else is said about it."""
     import shlex
 
     entries = {}
     for event, matcher in events.items():
-        hook: dict[str, Any] = {"type": "command", "command": shlex.join([*command, "hook", vendor, event])}
-        if timeout is not None:
-            hook["timeout"] = timeout
+        hook = {"type": "command", "command": shlex.join([*command, "hook", vendor, event]), **about}
         entries[event] = [({"matcher": matcher} if matcher is not None else {}) | {"hooks": [hook]}]
     return entries
 

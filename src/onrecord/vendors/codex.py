@@ -141,19 +141,18 @@ class Codex(Shaped):
         """Whether its settings trust any hook, or one of this file."""
         import tomllib
 
+        from onrecord.machine.files import read_regular
+
         try:
-            settings = tomllib.loads((self.home(env) / "config.toml").read_text(encoding="utf-8"))
+            settings = tomllib.loads(read_regular(self.home(env) / "config.toml").decode())
             states = settings["hooks"]["state"].items()
             return any("trusted_hash" in state and key.startswith(f"{path}:" if path else "") for key, state in states)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
-        """A shared server, and resumes that start a new thread."""
+        """Resumes that start a new thread."""
         said = []
-        headless = bool({"exec", "e"} & set(command[1:3]))
-        if not headless and not has(command, "--no-daemon"):
-            said.append("codex without --no-daemon works in a shared server that survives a kill")
         if has(command, "--last"):
             said.append("codex resume --last starts a new conversation if there is none; resume by id")
         if "resume" in command:
@@ -287,8 +286,9 @@ class Codex(Shaped):
 
     def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
         """Response items; events tell of aborted turns only, since they repeat the rest."""
+        from onrecord.log.items import text_of
         from onrecord.log.readings import ABORTS
-        from onrecord.vendors.saying import said, summary, thought, words_of
+        from onrecord.vendors.saying import said, summary, thought
         from onrecord.vendors.transcripts import Said
 
         given = record.get("payload")
@@ -304,7 +304,7 @@ class Codex(Shaped):
             )
             items = thought("\n".join(told))
             return [Said(items, text(payload.get("id")))] if items else ()
-        items = [item for item in entry.items if not words_of(item).startswith(INSTRUCTIONS)]
+        items = [item for item in entry.items if not text_of(item).startswith(INSTRUCTIONS)]
         return said(items, record, id=entry.id)
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:

@@ -5,8 +5,7 @@ It lets two processes write one conversation, so we check its lock files first. 
 
 from __future__ import annotations
 
-import json
-
+from onrecord import lean_json as json
 from onrecord.vendors.base import HOOK_SECONDS, Base, has, home_of, named, prompted, text, valued
 from onrecord.vendors.claude_shaped import (
     NO_REASON,
@@ -343,7 +342,10 @@ class Copilot(Base):
         )
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """All fields are at the top level: Copilot does not inject nested context."""
+        """All fields are at the top level: Copilot does not inject nested context.
+
+        A line for the person comes before the answer: Copilot shows it in its timeline as the progress of the hook.
+        """
         said: dict[str, Any] = {}
         if answer.context and call.moment in (START, PROMPT, BEFORE_TOOL, AFTER_TOOL):
             said["additionalContext"] = answer.context
@@ -352,7 +354,8 @@ class Copilot(Base):
             said["permissionDecisionReason"] = answer.reason or NO_REASON
         elif answer.decision and call.moment == STOP:
             said |= {"decision": "block", "reason": answer.reason or NO_REASON}
-        return Reply(json.dumps(said) if said else "")
+        shown = json.dumps({"type": "progress", "message": answer.notice}) + "\n" if answer.notice else ""
+        return Reply(shown + (json.dumps(said) if said else ""))
 
     def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:
         """What the tool is about to do."""
@@ -417,9 +420,11 @@ def _is_held(lock: Path, pid: int) -> bool:
 
 def _workspace(path: Path) -> dict[str, str]:
     """The plain lines of its YAML file: one name and one value each."""
+    from onrecord.machine.files import read_regular
+
     about = {}
     try:
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in read_regular(path).decode().splitlines():
             name, colon, value = line.partition(": ")
             if colon and name.isidentifier():
                 about[name] = _scalar(value.strip())

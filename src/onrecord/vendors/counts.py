@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from onrecord.lean_typing import Any
 from onrecord.vendors.transcripts import Usage
 
 COUNT_LIMIT = 10**12

@@ -6,8 +6,7 @@ be read but not restored.
 
 from __future__ import annotations
 
-import json
-
+from onrecord import lean_json as json
 from onrecord.vendors.base import has, text, user_home, valued
 from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped, mapping, word
 from onrecord.vendors.hooks import (

@@ -11,20 +11,10 @@ Three of its habits harm conversations, and this module prevents them:
 
 from __future__ import annotations
 
-import json
-
-from onrecord.vendors.base import has, prompted, settings_at, text, user_home, valued
+from onrecord import lean_json as json
+from onrecord.vendors.base import ID_LETTERS, has, prompted, settings_at, text, user_home, valued
 from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped, hook_entries
-from onrecord.vendors.hooks import (
-    AFTER_TOOL,
-    BEFORE_TOOL,
-    END,
-    NOTICE,
-    PROMPT,
-    START,
-    STOP,
-    Reply,
-)  # fmt: skip
+from onrecord.vendors.hooks import AFTER_TOOL, BEFORE_TOOL, END, NOTICE, PROMPT, START, STOP, Reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,11 +47,14 @@ EVENTS = {
     "SessionStart": None, "BeforeAgent": None, "BeforeTool": "*", "AfterTool": "*", "AfterAgent": None,
     "SessionEnd": None, "Notification": None,
 }  # fmt: skip
+SHOWN_NAME = "onrecord"
 HOOK_MILLISECONDS = 10_000
 LEFT_OUT = ("<hook_context>", "<session_context>", "/", "?")
 """On resume, Gemini drops user turns that begin with one of these from the history."""
 MESSAGES = {"user": "user", "gemini": "assistant"}
 NOTES = frozenset({"info", "error", "warning"})
+ALL_MESSAGES = b'{"$set":{"messages":['
+"""How a line begins that replaces all messages: at a resume, and after a compaction."""
 RETENTION_DAYS = 30
 UNITS = {"h": 3_600, "d": 86_400, "w": 604_800, "m": 2_592_000}
 PROMPT_LIMIT = 100_000
@@ -78,24 +71,29 @@ class Gemini(Shaped):
     dialect = Dialect(
         "gemini", moments=MOMENTS_OF, id_env="GEMINI_SESSION_ID", asks=False, context_in=(PROMPT, AFTER_TOOL)
     )
-    id_form = r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}"
     home_variable = "GEMINI_CLI_HOME"
     home_below = ".gemini"
     own_flags: Sequence[str] = (
-        "--session-id",
-        "--resume",
-        "-r",
-        "--session-file",
-        "--delete-session",
-        "--list-sessions",
-    )
+        "--session-id", "--resume", "-r", "--session-file", "--delete-session", "--list-sessions",
+    )  # fmt: skip
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
     limit_patterns: Sequence[str] = (r"Usage limit reached for",)
     shows_turns = True
+    ready_patterns: Sequence[str] = (r"Type your message",)
     prompt_patterns: Sequence[str] = (
         r"Allow execution", r"Apply this change\?", r"Yes, allow once", r"Action Required", r"Do you trust this folder",
     )  # fmt: skip
+
+    def has_id_form(self, text: str) -> bool:
+        """Letters and digits, with dashes and underscores after the first one."""
+        return len(text) in range(8, 129) and text[0] in ID_LETTERS and ID_LETTERS.union("_-").issuperset(text)
+
+    def keeps_context(self, transcript: str, mark: str) -> bool:
+        """No, if neither the last list of all messages (a compaction writes one) nor anything after it has the mark."""
+        from onrecord.vendors.jsonl import has_since
+
+        return has_since(transcript, ALL_MESSAGES, mark.encode())
 
     @property
     def capabilities(self) -> Capabilities:
@@ -200,11 +198,12 @@ class Gemini(Shaped):
                     yield location
 
     def _location(self, path: Path, vendor_id: str, home: Path) -> Location:
+        from onrecord.machine.files import read_regular
         from onrecord.vendors.transcripts import Location
 
         folder = path.parent.parent
         try:
-            cwd = (folder / ".project_root").read_text(encoding="utf-8").strip()
+            cwd = read_regular(folder / ".project_root").decode().strip()
         except (OSError, ValueError):
             projects = settings_at(home / "projects.json").get("projects")
             slugs = projects if isinstance(projects, dict) else {}
@@ -290,7 +289,7 @@ class Gemini(Shaped):
             Hazard("stub", f"{stub} would make gemini delete the conversation", "move the stub away", (stub,))
             for stub in self._stubs(real)
         ]
-        if _exists(real.path) and not _id_of_file(real.path):
+        if _exists(real.path) and not _id_of(real.path):
             found.append(Hazard(
                 "headless", "another start of gemini has deleted the head of its file, so gemini would not find it",
                 "write the head again", (real.path,), fatal=True,
@@ -394,15 +393,15 @@ class Gemini(Shaped):
         return text(record.get("content")) if by_model else ""
 
     def turn(self, record: dict[str, Any]) -> Turn | None:
-        """A message of the model without tool calls ends a turn, and so does an error or a cancelled request."""
+        """A message of the model with words and no tool calls ends a turn; so does an error or a cancelled request."""
         from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Turn
 
         kind = record.get("type")
         if kind == "user":
             return Turn(WORKING, prompt=_first_words(record))
-        if kind == "gemini":
-            return Turn(WORKING if record.get("toolCalls") else IDLE, answered=True)
         said = _first_words(record)
+        if kind == "gemini":  # without words its tools still run: it is written again with their results
+            return Turn(WORKING if record.get("toolCalls") or not said.strip() else IDLE, answered=True)
         if kind == "info" and "cancelled" in said:
             return Turn(ABORTED)
         return Turn(FAILED, said) if kind == "error" else None
@@ -419,8 +418,11 @@ class Gemini(Shaped):
                 HookFile(home / "settings.json", "mcp")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """The hooks to merge into its settings; its timeouts are in milliseconds."""
-        return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_MILLISECONDS)}
+        """The hooks to merge into its settings; its timeouts are in milliseconds.
+
+        Gemini CLI shows the name of a hook while it runs and beside its lines; without one, the whole command.
+        """
+        return {"hooks": hook_entries(command, self.name, EVENTS, timeout=HOOK_MILLISECONDS, name=SHOWN_NAME)}
 
     def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
         """An edit, in its form."""
@@ -440,7 +442,8 @@ class Gemini(Shaped):
         if answer.decision and call.moment in (BEFORE_TOOL, STOP):
             said = {"decision": "deny", "reason": answer.reason or NO_REASON}
             return Reply(json.dumps(said | ({"systemMessage": answer.notice} if answer.notice else {})))
-        return super().reply(call, answer)
+        told = super().reply(call, answer)  # with `-p`, Gemini prints a notice twice unless silence is asked for
+        return Reply(json.dumps(json.loads(told.stdout) | {"suppressOutput": True})) if answer.notice else told
 
 
 def _exists(path: str) -> bool:
@@ -449,17 +452,11 @@ def _exists(path: str) -> bool:
     return Path(path).is_file()
 
 
-def _id_of(path: Path) -> str:
+def _id_of(path: Path | str) -> str:
     from onrecord.vendors.jsonl import first_record
 
     head = first_record(str(path), lambda record: "projectHash" in record) or {}
     return text(head.get("sessionId"))
-
-
-def _id_of_file(path: str) -> str:
-    from pathlib import Path
-
-    return _id_of(Path(path))
 
 
 def _is_whole(record: dict[str, Any]) -> bool:

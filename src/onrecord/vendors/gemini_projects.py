@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
+from onrecord.machine.files import read_regular
 from onrecord.vendors.base import settings_at, text
 from onrecord.vendors.jsonl import write_over
 
@@ -110,7 +111,7 @@ def retention_in(settings: Path) -> dict[str, Any]:
 def switch_retention_off(path: Path) -> None:
     """Set only this in its settings."""
     settings = settings_at(path)
-    if path.exists() and not settings and path.read_text(encoding="utf-8").strip() not in ("", "{}"):
+    if path.exists() and not settings and read_regular(path).strip() not in (b"", b"{}"):
         raise InvalidInput(f"{path} is not plain JSON", hint="set general.sessionRetention.enabled to false by hand")
     general = settings.get("general") if isinstance(settings.get("general"), dict) else {}
     settings["general"] = {**(general or {}), "sessionRetention": {**retention_in(path), "enabled": False}}

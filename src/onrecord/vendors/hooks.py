@@ -25,6 +25,8 @@ STARTUP, RESUMED, CLEARED, COMPACTED, FORKED, ADOPTED, IMPORTED = (
 )  # fmt: skip
 REASONS = (STARTUP, RESUMED, CLEARED, COMPACTED, FORKED, ADOPTED, IMPORTED)
 """How a conversation came to have its id."""
+RETRIES = "retries"
+"""The reason of a failure that its program retries by itself: it writes that nowhere, so only its hook says it."""
 
 
 REFUSED = "deny"

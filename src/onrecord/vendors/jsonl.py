@@ -7,12 +7,12 @@ follows on the same line. A mark carries digests, so that a replaced file is not
 
 from __future__ import annotations
 
-import json
+import errno
 import os
-import re
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from onrecord import lean_json
 from onrecord.errors import Conflict, NotFound
+from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord.log import digest
 from onrecord.vendors.transcripts import Chunk, Entry, Mark
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PROBE = 4096
 """How many bytes at the beginning, and before the mark, identify a file."""
+DIGEST_CHARACTERS = 12
+"""How much of a digest a mark has: every part of a conversation has one, and it only shows that a file was replaced."""
 HEAD = 256 * 1024
 """How far into a file its head may be, in bytes."""
 LINE_LIMIT = 64 * 1024 * 1024
@@ -51,7 +53,7 @@ def read(
     """The records added to a file since the mark. `whole` says whether JSON is a whole record of this vendor."""
     if not os.path.isfile(path):
         raise NotFound(f"the transcript {path} does not exist", hint="restore the mirrored copy", step="restore_copy")
-    with open(path, "rb") as file:
+    with opened(path) as file:
         offset, rewritten = _begin(file, mark)
         file.seek(offset)
         entries: list[Entry] = []
@@ -69,9 +71,16 @@ def read(
         return Chunk(entries, _mark(file, offset), torn=torn, rewritten=rewritten)
 
 
+def opened(path: str) -> BufferedReader:
+    """A transcript, for reading; what is no regular file is none, and a named pipe would block for ever."""
+    if not os.path.isfile(path):
+        raise FileNotFoundError(errno.ENOENT, "no transcript", path)
+    return open(path, "rb")
+
+
 def near_the_end(path: str, size: int) -> Mark | None:
     """A mark at the first line that begins within the last `size` bytes of a file; None: the beginning."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         length = os.fstat(file.fileno()).st_size
         if length <= size:
             return None
@@ -85,15 +94,16 @@ def _begin(file: BufferedReader, mark: Mark | None) -> tuple[int, bool]:
         return 0, False
     same = os.fstat(file.fileno()).st_size >= mark.offset
     if same and isinstance(mark.extra, dict):
-        same = _mark(file, mark.offset).extra == mark.extra
+        found: dict[str, str] = _mark(file, mark.offset).extra  # older marks have more of each digest
+        same = all(str(mark.extra.get(name))[:DIGEST_CHARACTERS] == digest for name, digest in found.items())
     return (mark.offset, False) if same else (0, True)
 
 
 def _mark(file: BufferedReader, offset: int) -> Mark:
     digests = {}
-    for name, start in (("head", 0), ("tail", max(0, offset - PROBE))):
+    for name, start in (("head", 0), ("tail", max(0, offset - PROBE)))[offset <= PROBE :]:  # the same, in a short file
         file.seek(start)
-        digests[name] = digest.sha256(file.read(min(PROBE, offset - start))).hexdigest()[:32]
+        digests[name] = digest.sha256(file.read(min(PROBE, offset - start))).hexdigest()[:DIGEST_CHARACTERS]
     return Mark(offset, digests)
 
 
@@ -156,12 +166,18 @@ def _accept(text: str, value: Any) -> tuple[list[Found], int]:
         return [], 1  # its bytes are no UTF-8: keeping it would mean changing it
     if not isinstance(value, dict):
         return [Found(text, None)], 0
-    return [Found(text, _clean(value) if "\\u" in text and re.search(HALVES, text) else value)], 0
+    return [Found(text, _clean(value) if "\\u" in text and _has_halves(text) else value)], 0
+
+
+def _has_halves(text: str) -> bool:
+    import re
+
+    return re.search(HALVES, text) is not None
 
 
 def _record_at(text: str, position: int) -> tuple[Record, int] | None:
     try:
-        value, end = _DECODER.raw_decode(text, position)
+        value, end = lean_json.standard_decoder().raw_decode(text, position)
     except (ValueError, RecursionError):
         return None
     return (value, end) if isinstance(value, dict) else None
@@ -176,6 +192,8 @@ class _Search:
 
     def next(self, text: str, position: int, whole: Callable[[Record], bool]) -> int:
         """Where a whole record begins after a torn piece; the end if there is none."""
+        import re
+
         for start in re.compile(RECORD_START).finditer(text, position):
             if self._tries <= 0 or self._characters <= 0:
                 break
@@ -186,8 +204,10 @@ class _Search:
         return len(text)
 
     def _record_at(self, text: str, position: int) -> Record | None:
+        import json
+
         try:
-            value, end = _DECODER.raw_decode(text, position)
+            value, end = lean_json.standard_decoder().raw_decode(text, position)
         except RecursionError:
             self._characters = 0
             return None
@@ -203,16 +223,9 @@ class _Search:
         return value if isinstance(value, dict) else None
 
 
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_number)
-
-
 def loads(text: str) -> Any:
     """Standard JSON: no NaN, no infinity."""
-    return _DECODER.decode(text)
+    return lean_json.loads_standard(text)
 
 
 def _is_text(text: str) -> bool:
@@ -237,7 +250,7 @@ def _clean(value: Any) -> Any:
 def first_record(path: str, whole: Callable[[Record], bool] = bool) -> Record | None:
     """The first record among the first lines of a file that `whole` accepts."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             for line, _ended in _lines(file):
                 for found in records_of(line, whole)[0]:
                     if found.record is not None and whole(found.record):
@@ -250,8 +263,10 @@ def first_record(path: str, whole: Callable[[Record], bool] = bool) -> Record | 
 
 
 def records_in(path: str, whole: Callable[[Record], bool], containing: bytes = b"") -> Iterator[Record]:
-    """Every whole record of the lines that contain some bytes, in bounded memory."""
-    with open(path, "rb") as file:
+    """Every whole record of the lines that contain some bytes, in bounded memory; none of what is no file."""
+    if not os.path.isfile(path):
+        return
+    with opened(path) as file:
         for line, _ended in _lines(file):
             if containing in line:
                 yield from (found.record for found in records_of(line, whole)[0] if found.record is not None)
@@ -259,7 +274,7 @@ def records_in(path: str, whole: Callable[[Record], bool], containing: bytes = b
 
 def unfinished_tail(path: str) -> int:
     """How many bytes follow the last line end of a file; 0: the next record gets its own line."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         size = file.seek(0, os.SEEK_END)
         position = size
         while position > 0:
@@ -296,7 +311,7 @@ def cut_tail(path: str) -> None:
 
 def glued_lines(path: str, whole: Callable[[Record], bool], start: bytes) -> int:
     """How many lines have a whole record after a torn one; a record of this vendor begins with `start`."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         return sum(
             1
             for line, _ended in _lines(file)
@@ -336,3 +351,16 @@ def _write(path: Path, pieces: Iterator[bytes], *, replace: bool) -> None:
         write_file(path, pieces, replace=replace)
     except FileExistsError:
         raise Conflict(f"{path} is there already", hint="nothing was replaced; resume it as it is") from None
+
+
+def has_since(path: str, start: bytes, mark: bytes) -> bool:
+    """Whether a file has the mark after the last place that begins so; True if there is no such place, or no file."""
+    found = True
+    try:
+        with opened(path) as file:
+            for line in file:  # one at a time: a transcript may be large
+                last = line.rfind(start)
+                found = mark in line[last:] if last >= 0 else found or mark in line
+    except OSError:
+        return True
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -17,13 +19,12 @@ VENDORS = tuple(_MODULES)
 
 def load(name: str) -> Any:
     """The vendor of this name; `port.vendor` is the same with its type, and loads the whole port."""
-    from importlib import import_module
-
     from onrecord.errors import InvalidInput
 
     if name not in _MODULES:
         raise InvalidInput(f"no vendor is named {name!r}", hint=f"use one of {', '.join(VENDORS)}")
-    return import_module(_MODULES[name]).VENDOR
+    __import__(_MODULES[name])
+    return sys.modules[_MODULES[name]].VENDOR
 
 
 def vendor_of(command: str) -> str | None:

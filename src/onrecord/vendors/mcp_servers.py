@@ -101,3 +101,11 @@ def runs_us(entry: Any) -> bool:
     words = [*(command if isinstance(command, list) else [command]), *(more if isinstance(more, list) else [])]
     said = [str(word).rpartition("/")[2] for word in words]
     return any(pair == (SERVER, "mcp") for pair in pairwise(said))
+
+
+def server_words(entry: Any) -> list[str]:
+    """The command that starts our server, from its entry; empty if it is not ours."""
+    if not runs_us(entry):
+        return []
+    command = entry["command"]
+    return list(command) if isinstance(command, list) else [str(command), *map(str, entry.get("args") or ())]

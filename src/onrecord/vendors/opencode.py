@@ -6,11 +6,10 @@ hooks are a plugin; ours sends every event to our hook and acts on the answer.
 
 from __future__ import annotations
 
-import json
-
-from onrecord.vendors.base import has, named, prompted, text, user_home
+from onrecord import lean_json as json
+from onrecord.vendors.base import ID_LETTERS, has, named, prompted, text, user_home
 from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped
-from onrecord.vendors.hooks import AFTER_TOOL, BEFORE_TOOL, COMPACT, PROMPT, START, STOP, Reply
+from onrecord.vendors.hooks import AFTER_TOOL, BEFORE_TOOL, COMPACT, FAILED, PROMPT, RETRIES, START, STOP, Reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         Location,
         Mark,
         Said,
+        Turn,
         Usage,
         Vendor,
     )
@@ -38,15 +38,20 @@ if TYPE_CHECKING:
 MOMENTS_OF = {
     "session.start": START, "chat.message": PROMPT, "tool.execute.before": BEFORE_TOOL,
     "tool.execute.after": AFTER_TOOL, "session.idle": STOP, "session.compacted": COMPACT,
+    "session.retry": FAILED,
 }  # fmt: skip
 """The event names of our plugin, modelled on opencode's."""
+ID_LIMIT = 64
+"""How many characters may follow `ses_` in an id."""
 ID_SECONDS = 90.0
 """The timeout of its server for an id."""
 SILENT_PARTS = frozenset({
     "step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction", "subtask", "reasoning", "file",
 })  # fmt: skip
 
-
+_SPOKEN = ("message", "part")
+INTERRUPTED = "MessageAbortedError"
+"""The error of a message that its user interrupted."""
 PACKAGE = "@opencode-ai/plugin"
 
 
@@ -58,14 +63,19 @@ class Opencode(Shaped):
     programs: Sequence[str] = ("opencode",)
     context_lasts = False
     dialect = Dialect("opencode", moments=MOMENTS_OF)
-    id_form = r"ses_[A-Za-z0-9]{1,64}"
     shares_file = True
+    shows_turns = True
     own_flags: Sequence[str] = ("-s", "--session", "-c", "--continue", "--fork", "--dir")
     fork_flags: Sequence[str] = ("--fork",)
     resume_flags: Sequence[str] = ("--session", "-s")
     interrupt_keys: Sequence[str] = ("Escape", "Escape")
     exit_keys: Sequence[str] = ("C-c",)
     prompt_patterns: Sequence[str] = (r"Permission required", r"Allow once")
+
+    def has_id_form(self, text: str) -> bool:
+        """`ses_`, then letters and digits."""
+        start, _found, rest = text.partition("_")
+        return start == "ses" and 0 < len(rest) <= ID_LIMIT and ID_LETTERS.issuperset(rest)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -130,9 +140,9 @@ class Opencode(Shaped):
         return said
 
     def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
-        """With a plugin, opencode installs its package of types beside it, and offline waits for npm without end."""
+        """With a plugin, opencode installs its package of types beside it, and offline waits until npm gives up."""
         folder = path.parent.parent
-        told = f"opencode installs {PACKAGE} in {folder} when it starts, and waits without end if npm cannot be reached"
+        told = f"opencode installs {PACKAGE} in {folder} when it starts, and waits over a minute if npm is out of reach"
         return [] if _has_package(folder) else [f"{told}: start it once with a network"]
 
     def _waits_for_npm(self, cwd: str, env: Mapping[str, str]) -> list[str]:
@@ -274,6 +284,33 @@ class Opencode(Shaped):
             return End(ok=True if reason == "stop" else None, error="token limit" if reason == "length" else "")
         return End()
 
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """A prompt begins a turn, and the row of the model's message says how it ended.
+
+        The row of a prompt is written again later, so only its text counts.
+        """
+        from onrecord.vendors.endings import text_in
+        from onrecord.vendors.port import ABORTED, IDLE, WORKING, Turn
+        from onrecord.vendors.port import FAILED as STOPPED
+
+        row = record.get("row")
+        try:
+            data = json.loads(row["data"]) if isinstance(row, dict) and record.get("table") in _SPOKEN else None
+        except (KeyError, TypeError, ValueError):
+            return None
+        if not isinstance(row, dict) or not isinstance(data, dict):
+            return None
+        if record["table"] == "part":
+            asked = row.get("role") == "user" and data.get("type") == "text" and not data.get("synthetic")
+            return Turn(WORKING, prompt=text(data.get("text"))) if asked else None
+        if data.get("role") != "assistant":
+            return None
+        error = data.get("error")
+        if isinstance(error, dict):
+            return Turn(ABORTED) if error.get("name") == INTERRUPTED else Turn(STOPPED, text_in(error))
+        ended = data.get("finish") not in (None, "tool-calls")
+        return Turn(IDLE if ended else WORKING, answered=bool(data.get("finish")))
+
     def printed(self, record: dict[str, Any]) -> str:
         """The model's words."""
         part = record.get("part") if record.get("type") == "text" else None
@@ -309,6 +346,8 @@ class Opencode(Shaped):
         call = super().parse_hook(payload, env)
         pid = payload.get("pid")
         call.pid = pid if isinstance(pid, int) else None
+        if call.moment == FAILED:
+            call.message, call.reason = text(payload.get("message")), RETRIES
         return call
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
@@ -325,8 +364,10 @@ class Opencode(Shaped):
 
 def _has_package(folder: Path) -> bool:
     """Whether the package is there, or a lock that says so."""
+    from onrecord.machine.files import read_regular
+
     try:
-        locked = (folder / "package-lock.json").read_text(encoding="utf-8")
+        locked = read_regular(folder / "package-lock.json").decode()
     except (OSError, ValueError):
         locked = ""
     return (folder / "node_modules" / PACKAGE).is_dir() or f"node_modules/{PACKAGE}" in locked
@@ -350,7 +391,7 @@ def _post(url: str, body: dict[str, Any], secret: str, deadline: float) -> objec
     headers = {"Content-Type": "application/json", "Authorization": f"Basic {token}"}
     asked = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - always loopback, see the caller
     with build_opener(ProxyHandler({})).open(asked, timeout=max(0.1, deadline - time.monotonic())) as answer:
-        made = json.load(answer)
+        made = json.loads(answer.read())
     return made.get("id") if isinstance(made, dict) else None
 
 

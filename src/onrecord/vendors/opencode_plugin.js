@@ -94,6 +94,14 @@ export const Onrecord = async ({ directory, client }) => {
         else created.add(about.info.id)
       } else if (event.type === "session.idle" && !parents.has(about.sessionID)) {
         await ask("session.idle", { session_id: about.sessionID, cwd: directory })
+      } else if (event.type === "session.status" && about.status?.type === "retry" && !parents.has(about.sessionID)) {
+        // It tries again without end and writes nothing meanwhile: one that lasts is a limit.
+        const { attempt, message, next } = about.status
+        const seconds = Math.max(0, Math.ceil((next - Date.now()) / 1000))
+        if (attempt > 2 || seconds > 20) {
+          const said = `${message}; retry after ${seconds} seconds`
+          await ask("session.retry", { session_id: about.sessionID, cwd: directory, message: said })
+        }
       } else if (event.type === "session.compacted") {
         await ask("session.compacted", { session_id: top(about.sessionID), cwd: directory })
       } else if (event.type === "message.part.updated" && about.part && about.part.type === "tool") {

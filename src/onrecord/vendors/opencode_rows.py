@@ -87,7 +87,8 @@ def read(path: str, vendor_id: str, mark: Mark | None, limit: int, translate: Ca
             entries.append(translate(raw))
             size += len(raw)
             if table != "project":
-                last = max(last, at)
+                # Every part that has rows ends later than it began: that is what its event is known by.
+                last = max(last, at, since + 1)
     # Older rows are not read again unless they change; the conversation's own row always is.
     kept = {
         key: value

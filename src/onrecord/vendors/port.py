@@ -158,6 +158,8 @@ class Vendor(Protocol):
     """The names of its program on PATH."""
     context_moment: str
     """When the brief is injected (`hooks.START` or `hooks.PROMPT`): the first moment at which the vendor keeps it."""
+    notice_moment: str
+    """When it shows a person the line that says that a conversation is recorded (`hooks.START` or `hooks.STOP`)."""
     shares_file: bool
     """Its conversations share one file, which is never moved or replaced."""
     context_lasts: bool
@@ -168,6 +170,9 @@ class Vendor(Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """What its program can do."""
+
+    def keeps_context(self, transcript: str, mark: str) -> bool:
+        """Whether the model still sees injected text with this mark; True if hooks report each compaction."""
 
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home, overrides included."""
@@ -297,6 +302,8 @@ class Vendor(Protocol):
     """tmux keys that end it cleanly."""
     prompt_patterns: Sequence[str]
     """Regular expressions for its screen when it waits for a permission."""
+    ready_patterns: Sequence[str]
+    """What its screen shows below everything else while it accepts a prompt: a question above that was answered."""
     limit_patterns: Sequence[str]
     """Regular expressions for its screen when a limit stops it and its transcript does not say so."""
     prints_last: bool

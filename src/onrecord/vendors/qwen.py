@@ -11,7 +11,7 @@ from __future__ import annotations
 from onrecord.vendors.base import dashed, has, home_of, prompted, text
 from onrecord.vendors.by_project import ByProject
 from onrecord.vendors.claude_shaped import Dialect, hook_entries
-from onrecord.vendors.hooks import OTHER, PROMPT
+from onrecord.vendors.hooks import OTHER, PROMPT, STOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ SUBTYPES = frozenset({
     "attribution_snapshot", "ui_telemetry", "file_history_snapshot", "slash_command", "chat_compression", "at_command",
 })  # fmt: skip
 RECORD_START = b'{"uuid":"'
+FAILED_REQUEST = "[API Error: "
+"""How an answer begins that is an error of the model server."""
 
 
 class Qwen(ByProject):
@@ -54,6 +56,7 @@ class Qwen(ByProject):
     dialect = Dialect("qwen", id_env="QWEN_CODE_SESSION_ID")
     programs: Sequence[str] = ("qwen",)
     context_moment = PROMPT
+    notice_moment = STOP
     home_variable = "QWEN_HOME"
     home_name = ".qwen"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session")
@@ -62,6 +65,7 @@ class Qwen(ByProject):
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
     shows_turns = True
+    ready_patterns: Sequence[str] = (r"Type your message",)
     prompt_patterns: Sequence[str] = (
         r"Allow execution",
         r"Apply this change\?",
@@ -210,12 +214,14 @@ class Qwen(ByProject):
         return self._location(path, home)
 
     def ending(self, record: dict[str, Any]) -> End:
-        """The result record."""
+        """The result record. Some versions (0.15) call a failed request a success, and give the error as the answer."""
         from onrecord.vendors.endings import End, text_in
 
         if record.get("type") == "result":
+            said = text_in(record.get("result"))
             failed = bool(record.get("is_error")) or record.get("subtype", "success") != "success"
-            return End(not failed, text_in(record.get("error")) or text_in(record.get("result")) if failed else "")
+            failed = failed or said.startswith(FAILED_REQUEST)
+            return End(not failed, text_in(record.get("error")) or said if failed else "")
         return End(None, text_in(record.get("error")))
 
     def turn(self, record: dict[str, Any]) -> Turn | None:

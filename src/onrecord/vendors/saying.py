@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
-
+from onrecord.lean_typing import TYPE_CHECKING, Any
+from onrecord.log.items import text_of
 from onrecord.log.readings import BEGINS, MEDIA, pointer_to
 from onrecord.vendors.transcripts import Said
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
     from onrecord.log.items import Item
@@ -19,8 +19,11 @@ _BLOCK = r"\s*<(?!user_query)([a-z][a-z:]*(?:[_-][a-z:]+)+)(?:\s[^>]*)?>.*?</\1>
 _NAMES = r"[a-z:_-]*(?:[_-]context|[_-]instructions|-reminder|current_datetime|onrecord-data)"
 _CONTEXT = rf"<({_NAMES})(?:\s[^>]*)?>(?:.*?</\1>|.*\Z)\s*"
 """Context that a program or a hook adds to what a person wrote; an element without an end goes to the end."""
-_FENCED = r"\s*(?:[^\n]*\n)?\[onrecord-data nonce=(\w+)\].*?\[/onrecord-data nonce=\1\]\s*"
-"""What our own hook adds: fenced text of the record, after a line about it."""
+_FENCED = (
+    r"\s*(?:(?:<(?P<around>[a-z_-]+)>)?[^\n]*\n)?\[onrecord-data nonce=(?P<nonce>\w+)\].*?"
+    r"\[/onrecord-data nonce=(?P=nonce)\]\s*(?:</(?P=around)>\s*)?"
+)
+"""What our own hook adds: fenced text of the record, after a line about it; some programs put an element around it."""
 
 
 def said(items: Sequence[Item], record: Any, *, begins: bool = True, **about: Any) -> list[Said]:
@@ -48,13 +51,13 @@ def thought(words: object) -> list[Item]:
 
 def is_prompt(item: Item) -> bool:
     """Whether a person (or a program in a person's place) asks something here."""
-    return item.get("role") == "user" and bool(beside_context(words_of(item)).strip())
+    return item.get("role") == "user" and bool(beside_context(text_of(item)).strip())
 
 
 def beside_context(text: str) -> str:
     """A user's message without the elements that the program put before it."""
     if "[onrecord-data nonce=" in text:  # the pattern takes quadratic time in a long line without it
-        text = re.sub(_FENCED, "", text, flags=re.DOTALL)
+        text = _without_fenced(text)
     while "<" in text and (found := _match(_BLOCK, text) or _match(_CONTEXT, text)) is not None:
         text = text[found.end() :]
     return text
@@ -63,29 +66,34 @@ def beside_context(text: str) -> str:
 def without_context(text: str) -> str:
     """A user's message without the context at its beginning and at its end."""
     if "[onrecord-data nonce=" in text:  # the pattern takes quadratic time in a long line without it
-        text = re.sub(_FENCED, "", text, flags=re.DOTALL)
+        text = _without_fenced(text)
     while text.startswith("<") and (found := _match(_CONTEXT, text)) is not None:
         text = text[found.end() :]
-    if "</" in text and (found := re.search(_LAST, text, re.DOTALL)) is not None:
+    if "</" in text and (found := _last(text)) is not None:
         return text[: found.start()].rstrip()
     return text
 
 
+def _without_fenced(text: str) -> str:
+    import re
+
+    return re.sub(_FENCED, "", text, flags=re.DOTALL)
+
+
+def _last(text: str) -> re.Match[str] | None:
+    import re
+
+    return re.search(_LAST, text, re.DOTALL)
+
+
 def _match(pattern: str, text: str) -> re.Match[str] | None:
     """A pattern is compiled when a text may match it: most hooks copy a turn without any such text."""
+    import re
+
     return re.match(pattern, text, re.DOTALL)
 
 
 _LAST = rf"\s*<({_NAMES})(?:\s[^>]*)?>(?:(?!</?\1[\s>]).)*</\1>\s*\Z"
-
-
-def words_of(item: Item) -> str:
-    """The text of an item."""
-    content = item.get("content")
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
 
 
 def _spoken(item: Item, record: Any) -> list[Item]:

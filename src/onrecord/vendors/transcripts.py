@@ -5,7 +5,7 @@ These are part of the port; hooks that copy a transcript load this module instea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

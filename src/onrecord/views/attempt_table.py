@@ -49,7 +49,13 @@ def compared(attempts: Sequence[Mapping[str, Json]]) -> Table:
     for name in shown:
         values = [_revision(one) if name == "revision" else _text(one.get(name)) for one in attempts]
         if any(values) and (len(set(values)) > 1 or name in ("status", "command")):
-            table.append([name, *values, _change([one.get(name) for one in attempts]) if name == "seconds" else ""])
+            table.append(
+                [
+                    name.replace("_", " "),
+                    *values,
+                    _change([one.get(name) for one in attempts]) if name == "seconds" else "",
+                ]
+            )
     for name in metric_names(attempts):
         numbers = [(one.get("metrics") or {}).get(name) for one in attempts]
         table.append([name, *(metric_text(one, name) for one in attempts), _change(numbers)])

@@ -12,7 +12,7 @@ from onrecord.views.view import View
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, ClassVar
+    from typing import Any, ClassVar, Self
 
     from onrecord.log.events import Event
     from onrecord.views.values import Attempt, Process, Stamp, Worktree
@@ -22,6 +22,9 @@ INTERRUPTED = "interrupted"
 OUTCOMES = (SUCCEEDED, FAILED, INTERRUPTED, ABANDONED)
 SIGNATURE_LIMIT = 500
 """The longest signature of an error, in characters."""
+
+SHARED = ("code", "cwd", "process", "keeper", "revision", "worktree", "code_after")
+"""Fields of an attempt that no fold changes once they are set, and in which most attempts are alike."""
 
 
 class Attempts(View):
@@ -33,6 +36,40 @@ class Attempts(View):
         self.attempts: dict[str, Attempt] = {}
         self.count = 0
         """How many there were: the number of the last one."""
+
+    def dump(self) -> dict[str, Any]:
+        """Each attempt as a row: there may be thousands.
+
+        The names of its fields are there once for all attempts that have the same. So are the values of fields in which
+        attempts rarely differ: a row has their number.
+        """
+        forms: dict[tuple[str, ...], int] = {}
+        numbers: dict[str, int] = {}
+        values: list[Any] = []
+        rows = {}
+        for number, attempt in self.attempts.items():
+            row: dict[str, Any] = dict(attempt)
+            for name in SHARED:
+                if name in row:
+                    text = repr(row[name])
+                    if text not in numbers:
+                        numbers[text] = len(values)
+                        values.append(row[name])
+                    row[name] = numbers[text]
+            rows[number] = [forms.setdefault(tuple(row), len(forms)), *row.values()]
+        return {"forms": list(forms), "shared": values, "rows": rows, "count": self.count}
+
+    @classmethod
+    def load(cls, saved: dict[str, Any]) -> Self:
+        view, forms, shared = cls(), saved["forms"], saved["shared"]
+        view.count = saved["count"]
+        names = [[name for name in SHARED if name in form] for form in forms]
+        for number, (form, *row) in saved["rows"].items():
+            known: Any = dict(zip(forms[form], row, strict=True))
+            for name in names[form]:
+                known[name] = shared[known[name]]
+            view.attempts[number] = known
+        return view
 
     def get(self, number: int) -> Attempt | None:
         """The attempt with this number."""
@@ -50,9 +87,9 @@ class Attempts(View):
             if attempt["status"] == RUNNING and (agent is None or attempt["by"] == agent)
         ]
 
-    def unresolved_in(self, worktree: Worktree | None) -> list[Attempt]:
-        """Attempts without an outcome in one worktree, of any agent."""
-        return [attempt for attempt in self.unresolved() if in_worktree(attempt, worktree)]
+    def of_commands(self, signatures: set[str]) -> list[Attempt]:
+        """The attempts of some commands, in order."""
+        return [attempt for attempt in self.attempts.values() if attempt["signature"] in signatures]
 
     def failed_before(self, command: str) -> Attempt | None:
         """The last attempt of this command that has an outcome, if that is a failure; an interrupted one has none."""

@@ -8,9 +8,9 @@ it. When a prompt continues an earlier record, the turns after that one are aban
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from onrecord.log.readings import ABORTS, BEGINS, MAY_BEGIN, rows_of
+from onrecord.lean_typing import TYPE_CHECKING, Any
+from onrecord.log.items import text_of
+from onrecord.log.readings import ABORTS, BEGINS, MAY_BEGIN, part_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ class Exchange:
         for part in self.parts:
             for item in part:
                 if item["role"] == "user":
-                    return _text(item)
+                    return text_of(item)
         return ""
 
 
@@ -106,9 +106,10 @@ class Conversations:
 
     def _read(self, event: Event, data: dict[str, Any]) -> None:
         agent = str(data.get("agent") or event.by)
-        conversation = (str(data.get("vendor")), str(data.get("vendor_id")), str(data.get("beside", "")))
-        self._conversation, generation = conversation, data.get("generation")
-        if (data.get("mark_before") or [None])[0] == 0:
+        part = part_of(event.id, data)
+        conversation, generation = (part.vendor, part.vendor_id, part.beside), part.generation
+        self._conversation = conversation
+        if part.first:
             self._begun.add(conversation)
         side = str(data.get("lane", ""))
         for row in rows_of(data, event.position):
@@ -202,11 +203,3 @@ class Conversations:
         for turn in self.turns:
             if any(turn.parts):
                 yield turn, last.get(turn.agent) is turn
-
-
-def _text(item: Item) -> str:
-    content = item.get("content")
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))

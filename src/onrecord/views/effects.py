@@ -5,8 +5,7 @@ The key of an effect is in its event ids, so that this view outlives the erasure
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
+from onrecord.lean_typing import TYPE_CHECKING, ClassVar
 from onrecord.views.view import View
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
+from onrecord.lean_typing import TYPE_CHECKING, ClassVar
 from onrecord.views.view import View
 
 if TYPE_CHECKING:

@@ -30,6 +30,8 @@ _NEGATIONS = {
     "wasn't": "was", "doesn't": "", "don't": "", "didn't": "", "hasn't": "has", "haven't": "have",
 }  # fmt: skip
 """What negates a claim, and what is left of the word without the negation."""
+PROOFS_SHOWN = 3
+"""How much evidence the line of a finding names, the newest."""
 CAPTURED, ASSERTED, NAMED = "captured", "asserted", "named"
 """Evidence that onrecord captured itself, that was only asserted, and that is only a name."""
 
@@ -105,6 +107,13 @@ class Findings(View):
     def labelled(self, label: str) -> list[Finding]:
         """The findings with this label now, in the order they were stated; a stale finding is only `stale`."""
         return [finding for finding in self.findings.values() if self.label_of(finding) == label]
+
+    def by_label(self) -> dict[str, list[Finding]]:
+        """All findings by their label now, each list in the order they were stated."""
+        found: dict[str, list[Finding]] = {}
+        for finding in self.findings.values():
+            found.setdefault(self.label_of(finding), []).append(finding)
+        return found
 
     def label_of(self, finding: Finding) -> str:
         """The label to show: `settled` or `stale` if the finding is."""
@@ -337,11 +346,22 @@ def _judgement(label: str, evidence: list[str], said: dict[str, Any], stamp: Sta
     return found
 
 
-def finding_line(findings: Findings, finding: Finding) -> str:
-    """A finding with its evidence, on one line; a stale one says what it was and what changed since."""
-    marks = [f"{one}✓" if findings.how(one) == CAPTURED else one for one in finding["evidence"][-3:]]
+def speaking_for(finding: Finding) -> list[str]:
+    """The evidence that the present label was given for; what spoke for another one is in the history."""
+    judged = [one for one in finding["history"] if one["label"] == finding["label"]]
+    found = dict.fromkeys(evidence for one in judged for evidence in one["evidence"])
+    return list(found) or finding["evidence"]
+
+
+def finding_line(findings: Findings, finding: Finding, label: str = "") -> str:
+    """A finding with its evidence, on one line; a stale one says what it was and what changed since.
+
+    `label` is what `label_of` says, from a caller that has asked already.
+    """
+    marks = [f"{one}✓" if findings.how(one) == CAPTURED else one for one in speaking_for(finding)[-PROOFS_SHOWN:]]
     proof = f" [{', '.join(marks)}]" if marks else ""
-    label, since = findings.label_of(finding), ""
+    since = ""
+    label = label or findings.label_of(finding)
     if label == STALE:
         what = findings.what_changed(finding)
         how = f"{what} changed since" if what else "its evidence is older than the code"

@@ -59,7 +59,8 @@ def report(
         "phase": phases.current(), "outcome": (status_lines(whole) or [""])[0],
         "code": code_line(whole.code), "commits": commit_lines(whole.code), "reused": reused,
         "rejected": [finding_line(findings, one) for one in findings.labelled("rejected")],
-        "failed": flat(failed_entries(whole), REPORT_LINE), "new": changes(before, whole, []) if before else [],
+        "failed": flat(failed_entries(whole, last_too=True), REPORT_LINE),
+        "new": changes(before, whole, []) if before else [],
         "unresolved": unresolved,
         "saved": saved(whole, now), "happened": lines_of(recent) if recent else [],
     }  # fmt: skip
@@ -101,9 +102,11 @@ def text_of(told: dict[str, Json]) -> str:
         "What happened (from the conversation)": told["happened"],
     }  # shown only if there is something
     reproduction, failed, happened = ([(title, found)] if found else [] for title, found in rare.items())
+    # Without an earlier visit everything is new, and says nothing.
+    since = [(f"New since position {told['since']}", new)] if told["since"] else []
     parts = [
         *reproduction, ("Verified (reuse it)", told["reused"][len(reproduced) :]),
-        ("Rejected (do not retry)", told["rejected"]), *failed, (f"New since position {told['since']}", new),
+        ("Rejected (do not retry)", told["rejected"]), *failed, *since,
         ("Unresolved (settle first)", told["unresolved"]), *happened,
     ]  # fmt: skip
     for title, entries in parts:
@@ -115,11 +118,15 @@ def text_of(told: dict[str, Json]) -> str:
 
 def saved_line(kept: dict[str, Json]) -> str:
     """What need not be done again, in one line. Tokens are named only where they were counted."""
-    names, attempts, tokens = kept["phases"], kept["attempts"], kept["tokens"]
-    phases = f"{len(names)} phase{_s(len(names))} ({', '.join(names)})" if names else "no phases"
-    ran = f", {kept['attempt_seconds']:g} s of runs" if kept["attempt_seconds"] else ""
+    names, attempts, failed, tokens = kept["phases"], kept["attempts"], kept["failed_attempts"], kept["tokens"]
+    if not (names or attempts):  # a conversation without more
+        return f"{tokens:,} token{_s(tokens)} were spent on it so far" if tokens else "Nothing is settled yet"
+    done = [f"{len(names)} phase{_s(len(names))} ({', '.join(names)})"] if names else []
+    ran = [f"{kept['attempt_seconds']:g} s of runs"] if kept["attempt_seconds"] else []
+    about = ", ".join([f"{failed} failed", *ran] if failed else ran)
+    done += [f"{attempts} attempt{_s(attempts)}" + (f" ({about})" if about else "")] if attempts else []
     spent = f"; {tokens:,} token{_s(tokens)} were spent on it" if tokens else ""
-    return f"Already done: {phases}, {attempts} attempt{_s(attempts)} ({kept['failed_attempts']} failed{ran}){spent}"
+    return f"Already done: {', '.join(done)}{spent}"
 
 
 def _s(number: int) -> str:

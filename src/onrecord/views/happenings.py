@@ -7,8 +7,10 @@ commits it made, and its last words. It knows tools by what they are given (a co
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import deque
 
+from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple
+from onrecord.log.items import text_of
 from onrecord.views.conversations import SUBLANE
 from onrecord.views.render import one_line
 from onrecord.views.transcript import ABANDONED, COMMITTED, RUNNING
@@ -49,7 +51,7 @@ class Recent(NamedTuple):
     turns: list[Turn]
     """The newest turns of any agent, in order; provisional ones too."""
     tools: list[Mapping[str, Any]]
-    """What hooks recorded of tools, in order: payloads of `tool.used`, each with its `call`."""
+    """What hooks recorded of tools, in order: payloads of `tool.used`, each with its `call` and its `agent`."""
 
 
 class Told(NamedTuple):
@@ -71,16 +73,22 @@ def told(recent: Recent) -> Told:
     turns = [turn for turn in recent.turns if turn.status != ABANDONED]
     own = [turn for turn in turns if SUBLANE not in turn.agent]
     last = own[-1] if own else None
-    commands, files, seen = [], [], set()
+    commands: list[Ran] = []
+    files: list[object] = []
+    hooks = {str(used.get("call")): used for used in recent.tools}
+    seen = paired(turns, hooks)
     for turn in turns:
         answers = {item.get("call"): item for item in turn.items if item["role"] == "tool"}
-        for call in _calls(turn.items):
-            seen.add(call.get("id"))
-            files += changed_by(call)
+        for call in calls_of(turn.items):
+            used = hooks.get(seen.get(str(call.get("id")), ""), {})
+            files += used.get("paths") or changed_by(call)
             if command := command_of(call.get("arguments")):
-                commands.append(_ran(command, answers.get(call.get("id")), running=turn.status == RUNNING))
-    for used in recent.tools:
-        if used.get("call") not in seen:
+                ran = _ran(command, answers.get(call.get("id")), running=turn.status == RUNNING)
+                known = used.get("exit_code")  # a vendor's transcript often says only that it did not fail
+                commands.append(ran if ran.ended or known is None else ran._replace(ended=f"exit {known}"))
+    alone = hooks.keys() - seen.values()
+    for key, used in hooks.items():
+        if key in alone:
             files += used.get("paths") or () if used.get("act") == "edit" else ()
             if used.get("command"):
                 code = used.get("exit_code")
@@ -115,9 +123,42 @@ def _line(text: str) -> str:
     return one_line(text, _LINE)
 
 
-def _calls(items: Iterable[Item]) -> Iterator[Item]:
+def calls_of(items: Iterable[Item]) -> Iterator[Item]:
+    """The tool calls of a turn."""
     for item in items:
         yield from item.get("tool_calls") or ()
+
+
+def paired(turns: Iterable[Turn], hooks: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The key of the hook's record of each call, by the call's id.
+
+    The key is that id. The hooks of some vendors (Gemini, Copilot) do not tell it: then the record belongs to the
+    agent's first call without one that ran the same command or changed the same file.
+    """
+    found: dict[str, str] = {}
+    free: dict[tuple[str, str], deque[Item]] = {}
+    for turn in turns:
+        agent = turn.agent.partition(SUBLANE)[0]
+        for call in calls_of(turn.items):
+            id_ = str(call.get("id"))
+            if id_ in hooks:
+                found[id_] = id_
+            for mark in _marks(command_of(call.get("arguments")), changed_by(call)) if id_ not in hooks else ():
+                free.setdefault((agent, mark), deque()).append(call)
+    for key, used in hooks.items():
+        for mark in _marks(used.get("command"), used.get("paths")) if key not in found else ():
+            waiting = free.get((used.get("agent", ""), mark))
+            if waiting:
+                found[str(waiting.popleft().get("id"))] = key
+                break
+    return found
+
+
+def _marks(command: Any, paths: Any) -> list[str]:
+    """By what a call is known without its id: its command, or the files it changed, however their paths are written."""
+    if command:
+        return [f"$ {command}"]
+    return [str(path).rpartition("/")[2] for path in paths] if isinstance(paths, list) else []
 
 
 def command_of(arguments: Any) -> str:
@@ -141,7 +182,7 @@ def changed_by(call: Item) -> list[str]:
 def _ran(command: str, answer: Item | None, *, running: bool) -> Ran:
     if answer is None:
         return Ran(command, "has no result yet" if running else "did not end")
-    output = _text(answer)
+    output = text_of(answer)
     code = exit_code_in(output)
     ended = f"exit {code}" if code is not None else "failed" if answer.get("error") else ""
     return Ran(command, ended, output)
@@ -164,12 +205,12 @@ def _commits(commands: list[Ran]) -> list[str]:
 
 
 def _asked(items: list[Item]) -> str:
-    return next((text for item in items if item["role"] == "user" and (text := _text(item).strip())), "")
+    return next((text for item in items if item["role"] == "user" and (text := text_of(item).strip())), "")
 
 
 def _words(items: list[Item]) -> str:
     said = (item for item in reversed(items) if item["role"] == "assistant" and not item.get("thinking"))
-    return next((text for item in said if (text := _text(item).strip())), "")
+    return next((text for item in said if (text := text_of(item).strip())), "")
 
 
 def _doing(items: list[Item]) -> str:
@@ -178,11 +219,3 @@ def _doing(items: list[Item]) -> str:
         for call in reversed(item.get("tool_calls") or ()):
             return f"{call.get('name')} {command_of(call.get('arguments')) or ', '.join(changed_by(call))}".strip()
     return "answering" if _words(items) else "nothing was answered yet" if items else ""
-
-
-def _text(item: Item) -> str:
-    content = item.get("content")
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))

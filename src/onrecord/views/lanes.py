@@ -7,8 +7,7 @@ the honest last turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
+from onrecord.lean_typing import TYPE_CHECKING, ClassVar
 from onrecord.views.view import View
 
 if TYPE_CHECKING:

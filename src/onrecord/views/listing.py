@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from onrecord.views.fold import Whole
     from onrecord.views.values import Attention, Effect, Interruption, Json, Process, ProvisionalTurn
 
-LISTING_VERSION = "listing.3"
+LISTING_VERSION = "listing.4"
 """Changes whenever a listing changes its meaning, so that older snapshots are not used."""
 ENTRIES_LISTED = 20
 """How many attempts, effects, agents and claims a listing has of each; lists show fewer."""
 WORDS_LISTED = 300
 """How many characters a listing keeps of a command, a message, a claim or a prompt."""
+
+_IMPORTED = "imported"
+"""The reason of a conversation that was on record first when it was imported."""
 
 
 class ListedStop(TypedDict):
@@ -84,6 +87,8 @@ class Listing(TypedDict):
     effects: dict[str, Effect]
     blocked: list[dict[str, Json]]
     stale: list[str]
+    past: bool
+    """Whether it is a conversation that was imported, and that no agent joined since."""
 
 
 def listing(whole: Whole, prompt: str = "", question: Asked | None = None) -> Listing:
@@ -114,7 +119,14 @@ def listing(whole: Whole, prompt: str = "", question: Asked | None = None) -> Li
             for one in whole.findings.labelled("blocked")[-ENTRIES_LISTED:]
         ],
         "stale": [one["id"] for one in whole.findings.labelled(STALE)[-ENTRIES_LISTED:]],
+        "past": _is_past(whole),
     }  # fmt: skip
+
+
+def _is_past(whole: Whole) -> bool:
+    agents = whole.roster.agents.values()
+    reasons = {link["first"].get("reason") for agent in agents for link in agent["links"]}
+    return reasons == {_IMPORTED} and not any(agent["runs"] for agent in agents)
 
 
 def _people(whole: Whole) -> list[str]:

@@ -102,6 +102,9 @@ def _of_agent(head: Head, listing: Listing, name: str, now: int, *, ended: bool,
         kind = QUESTION if waits.get("kind") == QUESTION else WAITS
         why = f"{name} is waiting: {waits['message']}"
         yield Need(kind, name, why, _see(head, listing, name), waits["position"], waits["at"])
+    elif waits and not agent["here"]:  # the supervisor recorded that, and leaves it alone
+        again = f"onrecord team restart {name} --session {head.name}"
+        yield Need(CRASHED, name, f"{name} keeps ending: {waits['message']}", again, waits["position"], waits["at"])
     elif supervised or not (ended or stop):
         return
     elif stop and stop["cause"] != BY_A_PERSON and (head.status == PAUSED or stop["vendor"]):
@@ -150,8 +153,8 @@ def _stopped(head: Head, listing: Listing, name: str, stop: ListedStop, now: int
         return Need(LIMIT, name, why, wait, stop["position"], stop["at"], until)
     about = f": {stop['message']}" if stop["message"] and cause != "killed" else ""
     kind = CRASHED if cause in CRASHES else STOPPED
-    said = f"{name} crashed" if cause == "crash" else f"{name} was killed" if cause == "killed" else f"stopped: {cause}"
-    return Need(kind, name, said + about, resume, stop["position"], stop["at"])
+    how = {"crash": "crashed", "killed": "was killed", "budget": "was stopped"}.get(cause, f"was stopped ({cause})")
+    return Need(kind, name, f"{name} {how}{about}", resume, stop["position"], stop["at"])
 
 
 def _resume(head: Head, listing: Listing, name: str) -> str:

@@ -10,8 +10,7 @@ Evidence that onrecord captured itself carries a `✓`; asserted evidence does n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from onrecord.lean_typing import TYPE_CHECKING
 from onrecord.views.claims import pending_action
 from onrecord.views.code import code_lines, commit_lines
 from onrecord.views.findings import finding_line
@@ -21,9 +20,12 @@ from onrecord.views.note_lines import (
     evidence_lines,
     failed_entries,
     fitted,
+    flattened,
+    least,
     metric_entries,
     reproduction_line,
     section_lines,
+    shared,
 )
 from onrecord.views.render import clip, iso, one_line
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
     Gone = Callable[[Process], bool]
     Group = tuple[str, Sequence[Entry]]
+    Ready = tuple[str, list[list[str]], int]
+    """A title, the parts of its newest entries, each on one line, and how many entries there are."""
 
 BRIEF_LIMIT = 2_048
 """The largest brief, in bytes of UTF-8."""
@@ -66,6 +70,7 @@ _SHRINKING = (
     (12, 1, 70), (8, 1, 80), (6, 1, 80), (4, 1, 80), (3, 1, 70), (2, 1, 60), (1, 1, 60), (1, 1, 50), (1, 1, 40),
 )  # fmt: skip
 """The limits tried in turn until the brief fits: entries of a needed group, of any other group, bytes of an entry."""
+_MOST = max(max(needed, other) for needed, other, _width in _SHRINKING)
 
 
 def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None, *, inside: str = "") -> str:
@@ -81,8 +86,13 @@ def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None, 
         f"Next action: {_next_of(whole)}",
     ]
     groups = [*_groups(whole, gone, inside), *(happenings(whole, recent, short=True) if recent is not None else ())]
-    for needed, other, width in _SHRINKING:
-        text = _compose(fixed, groups, needed, other, width)
+    ready = [(title, [flattened(entry) for entry in entries[-_MOST:]], len(entries)) for title, entries in groups]
+    sizes = [(title, [sum(len(part.encode()) for part in parts) for parts in entries]) for title, entries, _ in ready]
+    text = ""
+    for limits in _SHRINKING:
+        if limits != _SHRINKING[-1] and _too_long(ready, sizes, *limits):
+            continue
+        text = _compose(fixed, ready, *limits)
         if len(text.encode()) <= BRIEF_LIMIT:
             return text
     return clip(text, BRIEF_LIMIT)
@@ -113,14 +123,34 @@ def note(whole: Whole, recent: Recent | None = None, gone: Gone | None = None) -
     return "\n".join(lines) + "\n"
 
 
-def _compose(fixed: list[str], groups: list[Group], needed: int, other: int, width: int) -> str:
+def _too_long(groups: list[Ready], sizes: list[tuple[str, list[int]]], needed: int, other: int, width: int) -> bool:
+    """Whether a brief with these limits is certainly too long: to compose it would be in vain."""
+    total = 0
+    for (title, entries, _count), (_title, lengths) in zip(groups, sizes, strict=True):
+        most = needed if title in _NEEDED else other
+        total += len(title)
+        for parts, length in zip(entries[-most:], lengths[-most:], strict=True):
+            total += least(parts, length, width)
+        if total > BRIEF_LIMIT:
+            return True
+    return False
+
+
+def _compose(fixed: list[str], groups: list[Ready], needed: int, other: int, width: int) -> str:
+    """The brief with these limits; one that is longer than BRIEF_LIMIT is not finished."""
     lines = list(fixed)
-    for title, entries in groups:
+    size = 0
+    for title, entries, count in groups:
         # The newest entries are the ones that matter when not all fit.
         shown = entries[-(needed if title in _NEEDED else other) :]
-        left_out = len(entries) - len(shown)
+        left_out = count - len(shown)
         lines.append(f"{title}:" + (f" (+{left_out} earlier)" if left_out else ""))
-        lines += [f"- {fitted(entry, width)}" for entry in shown]
+        for parts in shown:
+            line = f"- {shared(parts, width)}"
+            lines.append(line)
+            size += len(line)
+            if size > BRIEF_LIMIT:
+                return "\n".join(lines)
     return "\n".join(lines) + "\n"
 
 
@@ -128,23 +158,27 @@ def _groups(whole: Whole, gone: Gone | None, inside: str = "") -> list[Group]:
     """Titled lists, the most important first; empty ones are left out."""
     findings = whole.findings
     active = findings.active()
-    several = len({decision["by"] for decision in whole.facts.decisions}) > 1
+    by_label = findings.by_label()
+
+    def labelled(label: str) -> list[str]:
+        return [finding_line(findings, one, label) for one in by_label.get(label, ())]
+
     groups: list[Group] = [
         (REPRODUCTION, [reproduction_line(whole.facts.reproduction, _LINE)] if whole.facts.reproduction else []),
-        ("Blocked", [finding_line(findings, one) for one in findings.labelled("blocked")]),
-        (REJECTED, [finding_line(findings, one) for one in findings.labelled("rejected")]),
-        (STALE_TITLE, [finding_line(findings, one) for one in findings.labelled("stale")]),
-        ("Verified", [finding_line(findings, one) for one in findings.labelled("verified")]),
-        (SETTLED_TITLE, [finding_line(findings, one) for one in findings.labelled("settled")]),
+        ("Blocked", labelled("blocked")),
+        (REJECTED, labelled("rejected")),
+        (STALE_TITLE, labelled("stale")),
+        ("Verified", labelled("verified")),
+        (SETTLED_TITLE, labelled("settled")),
         (FAILED_TITLE, failed_entries(whole)),
         ("Attempt", attempt_entries(whole, gone)),
         ("Phase", _phase(whole)),
         ("Status", status_lines(whole)),
         ("Working on", [finding_line(findings, active)] if active else []),
         ("Not settled (provisional turns and unknown effects)", _unsettled(whole, inside)),
-        ("Open", [finding_line(findings, one) for one in findings.labelled("open")]),
+        ("Open", labelled("open")),
         ("Features that do not pass yet, or must be tested again", feature_lines(whole)),
-        ("Decisions", [_decision(decision, several=several) for decision in whole.facts.decisions]),
+        ("Decisions", _decisions(whole.facts.decisions)),
         (CODE, list(code_lines(whole.code))),
         ("Commits", list(commit_lines(whole.code))),
         ("Pointers", _pointers(whole)),
@@ -213,12 +247,14 @@ def happenings(whole: Whole, recent: Recent | None, *, short: bool = False) -> l
     if not is_unwritten(whole):
         return []
     lines: list[Entry] = [
-        f"{agent}: {lane['committed']} committed turns, the last at position {lane['last_commit']}"
+        f"{agent}: {lane['committed']} committed turn{'' if lane['committed'] == 1 else 's'}, "
+        f"the last at position {lane['last_commit']}"
         for agent, lane in whole.lanes.lanes.items()
         if lane["committed"]
     ]
     lines += [attempt_entry(attempt, None) for attempt in whole.attempts.all()[:-1]]
-    if changed := changed_files(whole):
+    # What differs from the revision is listed with the code above; a person may have changed it, not the agent.
+    if changed := [name for name in changed_files(whole) if name not in whole.code.files]:
         more = f" and {len(changed) - _CHANGED_SHOWN} more" if len(changed) > _CHANGED_SHOWN else ""
         lines.append(f"files changed: {', '.join(changed[:_CHANGED_SHOWN])}{more}")
     if recent is not None:
@@ -277,6 +313,14 @@ def _next_of(whole: Whole, width: int = _FIELD) -> str:
 def _next(action: NextAction | None, width: int = _FIELD) -> str:
     text = _fact(action, width)
     return f"{text}  $ {clip(one_line(action['command'], width), width)}" if action and action["command"] else text
+
+
+def _decisions(decisions: list[Decision]) -> list[Entry]:
+    """An entry for each decision; those that are too old to be shown are only counted."""
+    several = len({decision["by"] for decision in decisions}) > 1
+    newest: list[Entry] = [_decision(decision, several=several) for decision in decisions[-max(_MOST, NOTE_ENTRIES) :]]
+    older: list[Entry] = [""] * (len(decisions) - len(newest))
+    return older + newest
 
 
 def _decision(decision: Decision, *, several: bool) -> str:

@@ -6,8 +6,7 @@ command hides neither the error nor the fix.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from onrecord.lean_typing import TYPE_CHECKING
 from onrecord.views.attempts import FAILED, RUNNING, SUCCEEDED, status_of
 from onrecord.views.findings import anchor_key
 from onrecord.views.render import clip, one_line
@@ -29,11 +28,25 @@ METRICS_SHOWN = 12
 """How many of the newest attempts with metrics the note lists."""
 _SHORT = 100
 _SEPARATOR = "; "
+_CUT = 8
+"""The most bytes that a part loses beyond its share: a mark, a letter that does not fit, and rounding."""
+_SETTLED = (FAILED, SUCCEEDED)
 
 
 def fitted(entry: Entry, size: int) -> str:
     """An entry on one line of at most `size` bytes; all parts are shortened to the same length at most."""
-    parts = [one_line(part, PART_LIMIT) for part in ((entry,) if isinstance(entry, str) else entry) if part]
+    return shared(flattened(entry), size)
+
+
+def flattened(entry: Entry) -> list[str]:
+    """The parts of an entry, each on one line."""
+    return [one_line(part, PART_LIMIT) for part in ((entry,) if isinstance(entry, str) else entry) if part]
+
+
+def shared(parts: list[str], size: int) -> str:
+    """The parts of an entry on one line of at most `size` bytes, which they share."""
+    if len(parts) == 1:
+        return clip(parts[0], size)
     room = size - len(_SEPARATOR) * (len(parts) - 1)
     sizes = sorted(len(part.encode()) for part in parts)
     cap, left = room, room
@@ -45,6 +58,12 @@ def fitted(entry: Entry, size: int) -> str:
     else:
         cap = room
     return clip(_SEPARATOR.join(clip(part, max(1, cap)) for part in parts), size)
+
+
+def least(parts: list[str], lengths: int, size: int) -> int:
+    """At least so many bytes has what `shared` makes of the parts, which have `lengths` bytes together."""
+    joined = lengths + len(_SEPARATOR) * (len(parts) - 1)
+    return joined if joined <= size else size - _CUT * len(parts)
 
 
 def attempt_entries(whole: Whole, gone: Gone | None) -> list[Entry]:
@@ -71,43 +90,45 @@ def metrics_of(attempt: Attempt) -> str:
     return ", ".join(f"{name}={value}" for name, value in (attempt.get("metrics") or {}).items())
 
 
-def failed_entries(whole: Whole) -> list[Entry]:
-    """What failed and has not succeeded since: one entry per command and error; then every fix that did not help."""
+def failed_entries(whole: Whole, *, last_too: bool = False) -> list[Entry]:
+    """What failed and has not succeeded since: one entry per command and error; then every fix that did not help.
+
+    The last attempt has an entry of its own in a note; `last_too` is for texts without one.
+    """
     attempts = whole.attempts.all()
-    newest = {one["signature"]: one for one in attempts if one["status"] in (FAILED, SUCCEEDED)}
+    newest: dict[str, Attempt] = {}
     groups: dict[tuple[str, str], list[Attempt]] = {}
-    following = _following(attempts)
-    fixes: dict[str, Attempt] = {}
-    for one in attempts:
+    fixes: list[tuple[str, Attempt]] = []
+    later: dict[str, list[Attempt]] = {}
+    """The settled runs of each command, the newest first."""
+    for one in reversed(attempts):
+        if one["status"] not in _SETTLED:
+            continue
+        signature = one["signature"]
+        newest.setdefault(signature, one)
         if one["status"] == FAILED:
-            groups.setdefault((one["signature"], one.get("error_signature") or ""), []).append(one)
-            after = following.get(one["number"])
-            if one.get("fix") and after and after["status"] == FAILED:
-                fixes[str(one["fix"])] = after
+            if newest[signature]["status"] == FAILED:  # if not, it succeeded since
+                groups.setdefault((signature, one.get("error_signature") or ""), []).append(one)
+            for fix in reversed(one.get("fixes") or ()):
+                # The first run that started after the fix was said ran with it.
+                after = next(
+                    (run for run in reversed(later.get(signature, [])) if run["position"] > fix["position"]), None
+                )
+                if after is not None and after["status"] == FAILED:
+                    fixes.append((str(fix["text"]), after))
+        later.setdefault(signature, []).append(one)
     entries: list[Entry] = []
-    for (signature, _error), failures in groups.items():
-        last = failures[-1]
-        if newest[signature]["status"] == SUCCEEDED or last is attempts[-1]:
-            continue  # it succeeded since; or it is the last attempt, which has an entry of its own
-        numbers = ", ".join(str(one["number"]) for one in failures)
-        entries.append((f"attempt {numbers} failed: {last['command']}", f"error: {last.get('error')}"))
+    for failures in sorted(groups.values(), key=lambda failures: failures[-1]["number"]):
+        last = failures[0]
+        if last_too or last is not attempts[-1]:
+            numbers = ", ".join(str(one["number"]) for one in reversed(failures))
+            said = f"attempt{'s' if len(failures) > 1 else ''} {numbers} failed: {last['command']}"
+            entries.append((said, f"error: {last.get('error')}"))
     return entries + [
         # In one part: when the line is short, the fix is what must stay.
         f"did not help: {fix} (attempt {after['number']} failed with it: {after.get('error')}; {after['command']})"
-        for fix, after in fixes.items()
+        for fix, after in dict(reversed(fixes)).items()
     ]
-
-
-def _following(attempts: list[Attempt]) -> dict[int, Attempt]:
-    """The next settled run of the same command, by the number of an attempt: it ran with the fix of that failure."""
-    found: dict[int, Attempt] = {}
-    next_of: dict[str, Attempt] = {}
-    for one in reversed(attempts):
-        if one["status"] in (FAILED, SUCCEEDED):
-            if (after := next_of.get(one["signature"])) is not None:
-                found[one["number"]] = after
-            next_of[one["signature"]] = one
-    return found
 
 
 def cited(whole: Whole) -> list[str]:
@@ -140,8 +161,9 @@ def evidence_text(evidence: Evidence) -> str:
     text = f"{evidence.get('kind', '')} {next((str(one) for one in pointed if one), '')}".strip()
     if evidence.get("exit_code") is not None:
         text += f", exit code {evidence['exit_code']}"
-    revision = (evidence.get("revision") or {}).get("revision")
-    text += f", at {str(revision)[:10]}" if revision else ""
+    code = evidence.get("revision") or {}
+    dirty = "+" if code.get("dirty") else ""
+    text += f", at {str(code['revision'])[:10]}{dirty}" if code.get("revision") else ""
     return f"{text}: {evidence['text']}" if evidence.get("text") else text
 
 

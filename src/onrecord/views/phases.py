@@ -9,7 +9,7 @@ from onrecord.views.view import View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import ClassVar
+    from typing import Any, ClassVar
 
     from onrecord.log.events import Event
     from onrecord.views.values import (
@@ -30,6 +30,9 @@ TITLE_SECTION = "Session Title"
 PENDING, IN_PROGRESS, DONE = "pending", "in progress", "DONE"
 SECTION_LIMIT = 64 * 1024
 """The longest section of STATE.md, in characters."""
+_PROFILE: dict[str, Any] = {"name": "", "about": "", "instructions": ""}
+_PHASE: dict[str, Any] = {"goal": "", "checkpoint": [], "all_features": False}
+_SECTION: dict[str, Any] = {"description": "", "rule": "free"}
 STARTS_KEPT = 100
 """How many starts of work the view remembers; the log has them all."""
 
@@ -68,9 +71,7 @@ class Phases(View):
 
     def number(self, phase: str) -> int:
         """The number of a phase."""
-        return next(
-            (int(one.get("number", place)) for place, one in enumerate(self.listed()) if one["name"] == phase), 0
-        )
+        return next((one.get("number", place) for place, one in enumerate(self.listed()) if one["name"] == phase), 0)
 
     def rule(self, section: str) -> str:
         """free, append or generated; without a profile every section is free."""
@@ -103,7 +104,7 @@ class Phases(View):
         stamp: Stamp = {"position": event.position, "at": event.at, "by": event.by}
         match event.kind:
             case "profile.chosen":
-                self.profile = data["profile"]
+                self.profile = _sound(data["profile"])
             case "phase.entered":
                 self.entered.setdefault(data["phase"], stamp)
             case "phase.finished":
@@ -137,3 +138,22 @@ class Phases(View):
     def _start(self, stamp: Stamp) -> None:
         self.starts.append({"position": stamp["position"], "at": stamp["at"]})
         del self.starts[:-STARTS_KEPT]
+
+
+def _sound(profile: Any) -> Profile | None:
+    """A profile as views may rely on it: a log of another version or from a bundle may have any JSON in its place."""
+    if not isinstance(profile, dict):
+        return None
+    phases = [_fitting(one, _PHASE | {"number": place}) for place, one in enumerate(_named(profile.get("phases")))]
+    sections = [_fitting(one, _SECTION) for one in _named(profile.get("sections"))]
+    sound: Any = _fitting(profile, _PROFILE) | {"phases": phases, "sections": sections}
+    return sound  # type: ignore[no-any-return]  # every field was checked
+
+
+def _named(rows: Any) -> list[dict[str, Any]]:
+    return [one for one in rows if isinstance(one, dict) and type(one.get("name")) is str] if type(rows) is list else []
+
+
+def _fitting(table: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """A table of a profile, with the default in place of a value that is missing or of another type."""
+    return table | {name: one for name, one in defaults.items() if type(table.get(name)) is not type(one)}

@@ -2,13 +2,13 @@
 
 A gate runs before every tool call of every agent, in a separate process. So what it needs is a snapshot of
 its own: without texts, outputs and history, so it is quick to read. The folds are those of the views; no rule depends
-on what is left out here. Modules on this path import no `typing`: that alone would cost a fifth of a decision.
+on what is left out here. The attempts that have an outcome are on a line of their own, which is decoded only if a rule
+asks for one of them. Modules on this path import no `typing`: that alone would cost a fifth of a decision.
 """
 
 from __future__ import annotations
 
-import json
-
+from onrecord import lean_json as json
 from onrecord.log.shapes import misfit
 from onrecord.views.attempts import FAILED, RUNNING, Attempts
 from onrecord.views.findings import Findings, late
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Attempt, Finding, Json, Step
     from onrecord.views.view import View
 
-PRESENT_VERSION = "present.5"
+PRESENT_VERSION = "present.6"
 """Changes whenever what is kept changes its meaning."""
 CLAIM_WIDTH = 240
 """How many characters of a claim, an error or a fix are kept for advice."""
@@ -67,6 +67,38 @@ class Seen:
         self.run = run
         self.because = because
         self.data = data
+
+
+class KeptAttempts(Attempts):
+    """The attempts of a snapshot. Those with an outcome stay undecoded until one of them is asked for."""
+
+    def __init__(self, running: dict[str, Attempt], settled: bytes, count: int) -> None:
+        self._running = running
+        self._settled = settled
+        self.count = count
+
+    def __getattr__(self, name: str) -> dict[str, Attempt]:
+        """All of them, in order."""
+        if name != "attempts":
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        every: dict[str, Attempt] = json.loads(self._settled) | self._running
+        self.attempts = {number: every[number] for number in sorted(every, key=int)}
+        return self.attempts
+
+    def unresolved(self, agent: str | None = None) -> list[Attempt]:
+        if "attempts" in vars(self):
+            return super().unresolved(agent)
+        return [attempt for attempt in self._running.values() if agent is None or attempt["by"] == agent]
+
+    def of_commands(self, signatures: set[str]) -> list[Attempt]:
+        known = "attempts" in vars(self) or any(_names(one) in self._settled for one in signatures)
+        found = self.attempts if known else self._running
+        return [attempt for attempt in found.values() if attempt["signature"] in signatures]
+
+
+def _names(signature: str) -> bytes:
+    """How an attempt of this command is written in a snapshot."""
+    return f'"signature":{json.dumps(signature, ensure_ascii=False)}'.encode()
 
 
 class Present:
@@ -113,9 +145,12 @@ class Present:
         """The snapshot: only what a rule or a line of advice can come from."""
         findings, phases, spend = self.findings, self.phases, self.spend
         profile = {"name": "", "phases": [{"name": name} for name in phases.names]} if phases.profile else None
+        attempts = self._attempts()
+        settled = {number: one for number, one in attempts.items() if one["status"] != RUNNING}
+        running = {number: one for number, one in attempts.items() if one["status"] == RUNNING}
         kept = {
             "lifecycle": {"steps": [self.stopped()] if self.stopped()["position"] else []},
-            "attempts": {"attempts": self._attempts(), "count": self.attempts.count},
+            "attempts": {"attempts": running, "count": self.attempts.count},
             "findings": {
                 "findings": {name: _short(one) for name, one in findings.findings.items()},
                 "code": findings.code,
@@ -124,7 +159,9 @@ class Present:
             "gates": self.gates.dump(),
             "spend": spend.dump() | {"models": {}, "runs": {}, "days": {}},
         }
-        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+        return b"\n".join(
+            json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() for one in (kept, settled)
+        )
 
     def _attempts(self) -> dict[str, dict[str, Json]]:
         """Attempts that run, the last of each command, those that findings rest on, and the newest."""
@@ -142,7 +179,11 @@ class Present:
     def load(cls, body: bytes, name: str, status: str) -> Present:
         """Load a snapshot; name and status come from the store."""
         present = cls(name, status)
-        for view, saved in json.loads(body).items():
+        first, _end, settled = body.partition(b"\n")
+        kept = json.loads(first)
+        attempts = kept.pop("attempts")
+        present.attempts = KeptAttempts(attempts["attempts"], settled, attempts["count"])
+        for view, saved in kept.items():
             setattr(present, view, cls.VIEWS[view].load(saved))
         return present
 

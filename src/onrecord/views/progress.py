@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from onrecord.lean_typing import TYPE_CHECKING, NamedTuple
 from onrecord.log.codec import encode_payload
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
-
+from onrecord.lean_typing import TYPE_CHECKING, Any, ClassVar
 from onrecord.views.view import View
 
 if TYPE_CHECKING:
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
 
 LINK_FIELDS = (
     "reason", "cwd", "home", "worktree", "branch", "revision", "transcript", "process", "verified", "via", "briefed",
+    "announced",
 )  # fmt: skip
 """The fields of a conversation besides its id. The first and the last value of each are kept."""
 STOP_FIELDS = ("cause", "message", "resets_at", "vendor", "terminal")

@@ -6,8 +6,7 @@ Mirrored conversations are part of it (views/conversations.py), unless the same 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
+from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord.log.events import Event
 from onrecord.views.conversations import ABANDONED_REASON, INTERRUPTED_REASON, Conversations
 
@@ -57,6 +56,11 @@ class Transcript:
         self._tail: dict[str, list[Turn]] = {}
         self._last: dict[str, int] = {}
 
+    def presume(self, here: Iterable[str]) -> Transcript:
+        """Agents that were at work before the first event: a fold from the middle of a log does not see them come."""
+        self._conversations.here.update(dict.fromkeys(here, True))
+        return self
+
     @property
     def committed(self) -> list[Turn]:
         """The turns that count, in the order in which they were committed; mirrored ones as they began."""
@@ -85,6 +89,9 @@ class Transcript:
     def items(self) -> list[Item]:
         """The items of the committed turns."""
         return [item for turn in self.committed for item in turn.items]
+
+    def __repr__(self) -> str:
+        return f"<Transcript committed: {len(self.committed)}, provisional: {len(self.provisional)}>"
 
     def __iter__(self) -> Iterator[Turn]:
         return iter(self.committed)

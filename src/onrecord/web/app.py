@@ -41,7 +41,7 @@ from onrecord.web.read_only import ReadOnly
 from onrecord.web.shelf import Shelf
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from starlette.requests import Request
 
@@ -52,7 +52,8 @@ WORDS_LIMIT = 200
 STATUSES = {
     "session_not_found": 404, "ambiguous_name": 404, "not_found": 404, "event_not_found": 404, "invalid_input": 400,
     "invalid_name": 400, "session_closed": 409, "session_paused": 409, "session_held": 409, "illegal_transition": 409,
-    "conflict": 409, "store_read_only": 403, "store_busy": 503, "session_erased": 410, "payload_erased": 410,
+    "conflict": 409, "store_read_only": 403, "tenant_refused": 403, "store_busy": 503, "session_erased": 410,
+    "payload_erased": 410,
 }  # fmt: skip
 """The status of every error that a browser can meet, by its code; any other is 500."""
 
@@ -76,7 +77,11 @@ class Site:
         self.desk = Desk(self.records, self.shelf, self.frame)
 
     def application(self) -> Starlette:
-        """The page as an ASGI application."""
+        """The page as an ASGI application, behind its guard."""
+        return self.routes([Middleware(Guard, settings=self.settings)], self._lifespan)
+
+    def routes(self, before: Sequence[Middleware] = (), lifespan: Callable[..., Any] | None = None) -> Starlette:
+        """Only the pages: the caller guards them, and begins and ends the site."""
         routes = [
             Route("/", self.home),
             Route("/list", self.list),
@@ -97,16 +102,28 @@ class Site:
             Route("/health", self.health),
         ]
         handlers: dict[Any, Callable[..., Any]] = {OnrecordError: self.refused, HTTPException: self.missing}
-        guard = Middleware(Guard, settings=self.settings)
-        return Starlette(routes=routes, exception_handlers=handlers, middleware=[guard], lifespan=self._lifespan)
+        return Starlette(routes=routes, exception_handlers=handlers, middleware=[*before], lifespan=lifespan)
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        self.begin()
+        yield
+        await self.end()
+
+    def begin(self) -> None:
+        """Begin to follow the store, on behalf of the running loop."""
         self.hub.start()
         self.shelf.start()
-        yield
-        self.hub.stop()
+
+    async def end(self) -> None:
+        """End what `begin` began."""
+        self.hub.hush()
+        await asyncio.to_thread(self.hub.stop)
         await asyncio.to_thread(self.shelf.stop)
+
+    def end_streams(self) -> None:
+        """End what every viewer hears, because the server stops."""
+        self.hub.hush()
 
     # Lists
 
@@ -190,7 +207,8 @@ class Site:
             _session(request), where["position"], where["line"], request.query_params.get("p", "")
         )
         # Should a browser ever take it for a page: it has no script, no style and no origin.
-        headers = {"cache-control": "private, max-age=3600"}
+        kept = "no-store" if self.settings.tenant_header else "private, max-age=3600"
+        headers = {"cache-control": kept}
         return Response(body, media_type=type_, headers=headers)
 
     async def act(self, request: Request) -> Response:

@@ -25,9 +25,11 @@ from onrecord.views.diff import changes
 from onrecord.views.fold import BODIES, Whole
 from onrecord.web import session_page, tab_views
 from onrecord.web.frame import document
-from onrecord.web.home import amount
+from onrecord.web.home import used_words
+from onrecord.web.numbering import Numbering
 from onrecord.web.past import Past
 from onrecord.web.session_page import TABS, Look
+from onrecord.web.shelf import used_of
 from onrecord.web.sturdy import WRONG, sturdy
 from onrecord.web.timeline import STRETCH, Stretch, stretch, stretch_of
 
@@ -66,6 +68,7 @@ class Desk:
         self._shelf = shelf
         self._frame = frame
         self._past = Past(records.store)
+        self._numbering = Numbering(records.store, STRETCH)
         self._open: OrderedDict[str, Session] = OrderedDict()
         self._wholes: OrderedDict[str, Whole] = OrderedDict()
         self._answers: OrderedDict[tuple[Any, ...], str] = OrderedDict()
@@ -106,7 +109,8 @@ class Desk:
         is_past = at is not None and at < head.position
         whole = self._past.at(session.id, at) if is_past and at is not None else self._present(session)
         standing = self._shelf.get(session.id)
-        return Look(session, whole, head.position, standing, self._shelf.used(head), self.now(), is_past)
+        used = used_of(whole.spend) if is_past else self._shelf.used(head)
+        return Look(session, whole, head.position, standing, used, self.now(), is_past)
 
     def _present(self, session: Session) -> Whole:
         """The newest views, as a copy that no other thread folds events into while a page is drawn from it."""
@@ -143,7 +147,8 @@ class Desk:
 
     def _stretch(self, look: Look, number: int) -> Stretch:
         options = Options(media=partial(self._address_of, look.session.id))
-        return stretch(self._records.store, look.whole, number, options)
+        before = self._numbering.before(look.whole, number) if number * STRETCH < look.position else None
+        return stretch(self._records.store, look.whole, number, options, before)
 
     def rows(self, name: str, number: int, at: int | None) -> str:
         """One stretch of the timeline, as JSON."""
@@ -163,7 +168,7 @@ class Desk:
         parts = {
             "position": look.position, "now": look.now, "chips": session_page.chips(look),
             "left": session_page.left(look), "where": session_page.slider_label(look),
-            "used": amount(look.used),
+            "used": used_words(look.used),
             "tabs": {name: count for name, _title, count in session_page.counts(look, rollout=rollout)},
         }  # fmt: skip
         return json.dumps(parts, ensure_ascii=False)

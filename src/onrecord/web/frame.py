@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.pages.frame import STYLE
 from onrecord.pages.text import attribute
+from onrecord.web import live
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,8 @@ class Frame(NamedTuple):
 
 def document(frame: Frame, title: str, body: str, *, view: str, data: Mapping[str, str]) -> str:
     """A whole page. `data` is for its script; the body is HTML, everything else is text."""
-    about = {"base": frame.base, "view": view, "worker": frame.asset("worker.js")} | dict(data)
+    about = {"base": frame.base, "view": view, "worker": frame.asset("worker.js"), "beat": str(live.BEAT_SECONDS)}
+    about |= dict(data)
     told = "".join(f' data-{name}="{attribute(value)}"' for name, value in about.items())
     scripts = "".join(
         f'<script type="module" src="{frame.asset(name)}"></script>' for name in (f"{view}.js",) if name in frame.assets

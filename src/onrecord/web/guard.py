@@ -3,6 +3,9 @@
 Everybody needs the token: in the URL that `onrecord web` prints, which turns into a cookie that no script can read and
 no other site can send, or as `Authorization: Bearer`. A site that points its own name at this machine (DNS rebinding)
 sends that name as Host and is refused. What changes something must come from the page itself.
+
+With a header that names the tenant, the token is the secret of the proxy that sets this header: each request must carry
+it as `Authorization: Bearer`, and neither a URL nor a cookie gives access.
 """
 
 from __future__ import annotations
@@ -101,7 +104,14 @@ class Guard:
                 return page(403, "A change must be made on the page itself.")
             if not headers.get("content-length", "").isdigit() or int(headers["content-length"]) > BODY_LIMIT:
                 return page(413, "The request is too large.")
+        if self.settings.tenant_header:
+            return None if scope["path"] == "/health" or self._is_borne(headers) else not_the_proxy()
         return None if scope["path"] in OPEN_PATHS else self._without_token(scope, headers)
+
+    def _is_borne(self, headers: Headers) -> bool:
+        """Whether the request carries the token in its header."""
+        scheme, _space, given = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and compare_digest(given.strip().encode(), self.settings.token.encode())
 
     def _is_own(self, origin: str, host: str) -> bool:
         """Whether an origin is this server, also as a reverse proxy shows it. Another port is another site."""
@@ -113,8 +123,7 @@ class Guard:
 
     def _without_token(self, scope: Scope, headers: Headers) -> Response | None:
         token = self.settings.token.encode()
-        scheme, _space, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and compare_digest(given.strip().encode(), token):
+        if self._is_borne(headers):
             return None
         if compare_digest(self._cookie(headers.get("cookie", "")).encode(), self.cookie_value.encode()):
             return None
@@ -143,6 +152,14 @@ class Guard:
             self.cookie_name, self.cookie_value, httponly=True, samesite="strict", path=self.settings.prefix or "/"
         )
         return answer
+
+
+def not_the_proxy() -> Response:
+    """What everybody but the proxy gets who asks a server of many tenants."""
+    return page(
+        401, "This server answers its proxy only.",
+        "The proxy sends the token of this server with each request, as Authorization: Bearer.",
+    )  # fmt: skip
 
 
 def page(status: int, sentence: str, hint: str = "") -> Response:

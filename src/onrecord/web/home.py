@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onrecord.log.text import words_of
 from onrecord.pages.costs import sparkline
-from onrecord.pages.frame import empty
+from onrecord.pages.frame import empty, sign_button
 from onrecord.pages.text import attribute, money, short, shown, tokens
 from onrecord.views.render import ago
 from onrecord.web.frame import document
@@ -35,6 +35,17 @@ KEYS = (
 )  # fmt: skip
 
 
+FIRST_STEPS = (
+    ("onrecord start claude", "start an agent on the record; also codex, gemini, copilot, opencode, qwen, cursor"),
+    (
+        "onrecord setup --yes",
+        "record every conversation of your agents from now on, and import those of the last month",
+    ),
+    ("onrecord demo", "watch a worker being killed, and its session survive"),
+)
+"""What a person without sessions can do, each with its command."""
+
+
 def home(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, today: str, now: int) -> str:
     """The whole page. `projects` None means all of them; `today` is what was used today, in words."""
     everything = projects is None
@@ -47,7 +58,7 @@ def home(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, today: st
         f'<a class="chip" id="scope" href="{frame.base}/{other}">{shown(label)}</a><span class="sp"></span>'
         f'<span class="chip" id="live" role="status">connecting</span>'
         f'<a class="chip" href="{frame.base}/cost{other}">{today}</a>'
-        '<button class="key" type="button" data-help aria-label="Keyboard shortcuts"><kbd>?</kbd></button></header>'
+        f"{sign_button('<kbd>?</kbd>', 'Keyboard shortcuts', 'class=key data-help')}</header>"
     )
     body = (
         '<main class="wrap"><div class="bar">'
@@ -82,9 +93,17 @@ def lists(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, words: s
 def _nothing(words: str, *, everywhere: bool) -> str:
     if words:
         return empty(f"No session has the words “{words}” in its name, title or next action.")
-    if everywhere:
-        return empty("There are no sessions yet.", "onrecord demo")
-    return empty("This project has no sessions yet.", "onrecord start claude")
+    where = "There are" if everywhere else "This project has"
+    rows = "".join(
+        f'<li><button type="button" class="cmd" data-copy="{attribute(command)}" title="Copy this command">'
+        f"{shown(command)}</button><span>{shown(what)}</span></li>"
+        for command, what in FIRST_STEPS
+    )
+    return (
+        f'<div class="first"><p><b>{where} no sessions yet.</b></p><p>A session is one piece of work on record: what '
+        "agents did, what they learned, where they stopped and what comes next. It appears here as soon as an agent "
+        f"works.</p><ul>{rows}</ul></div>"
+    )
 
 
 def _box(frame: Frame, shelf: Shelf, found: Listed, now: int, *, label: str, everywhere: bool) -> str:
@@ -113,8 +132,8 @@ def row(frame: Frame, one: Standing, used: Used, now: int, *, everywhere: bool) 
         f'<li class="row" data-session="{attribute(head.session)}" data-command="{attribute(command)}">'
         f'<span class="dot {kind}" aria-hidden="true"></span>'
         f'<span class="what"><a href="{frame.base}/s/{attribute(head.session)}"><b>{attribute(head.name)}</b></a>'
-        f"{where}<small>{short(about(one, now), ABOUT_WIDTH)}</small></span>"
-        f'<span class="why {kind}">{attribute(reason(one, now))}</span>'
+        f"{where}<small>{short(about(one), ABOUT_WIDTH)}</small></span>"
+        f'<span class="why {kind}">{reason(one, now)}</span>'
         f'<span class="who"><small>{short(who(one.entry.listing), 60)}</small>'
         f'<small class="ev">{ago(head.at, now)}</small></span>'
         f"{sparkline(used.activity)}"
@@ -128,8 +147,20 @@ def amount(used: Used) -> str:
     """Tokens and cost in a few characters."""
     if not used.tokens:
         return "–"
-    cost = "–" if used.unknown and not used.cost else f"{money(used.cost)}{'+' if used.unknown else ''}"
+    cost = "–" if used.unknown and not used.cost else _cost(used)
     return f"{tokens(used.tokens)} · {cost}"
+
+
+def used_words(used: Used) -> str:
+    """Tokens and cost with their units; nothing, if nothing was used."""
+    if not used.tokens:
+        return ""
+    cost = "" if used.unknown and not used.cost else f" · {_cost(used)}"
+    return f"{tokens(used.tokens)} tokens{cost}"
+
+
+def _cost(used: Used) -> str:
+    return f"{money(used.cost)}{'+' if used.unknown else ''}"
 
 
 def project_name(project: str) -> str:

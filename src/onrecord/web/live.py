@@ -65,12 +65,17 @@ class Hub:
         self._thread = Thread(target=self._watch, name="onrecord-live", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End every stream, and the thread."""
+    def hush(self) -> None:
+        """End every stream; the thread ends soon. Call it in the loop."""
         self._stopped.set()
         self._somebody.set()
         for viewer in self.viewers:
             viewer.woken.set()
+
+    def stop(self) -> None:
+        """End every stream, and the thread."""
+        if not self._stopped.is_set():
+            self.hush()
         if self._thread is not None:
             self._thread.join()
 

@@ -5,9 +5,11 @@ Snapshots may be saved: they are caches, and no one's word. Everything else that
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from onrecord.errors import StoreReadOnly
+from onrecord.log.keyed import Keyed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -27,7 +29,7 @@ class ReadOnly:
     def _refuse(self, *_arguments: Any, **_options: Any) -> NoReturn:
         raise StoreReadOnly("this page only reads", hint="start it with writes allowed")
 
-    create = append = acquire = renew = release = erase = install = _refuse
+    create = append = acquire = join = renew = release = erase = install = destroy_key = _refuse
 
     def read(self, session: str, **which: Any) -> list[Record]:
         """As the port says."""
@@ -58,12 +60,14 @@ class ReadOnly:
         return self._store.leases(session)
 
     def save(self, session: str, snapshot: Snapshot) -> None:
-        """As the port says: a cache."""
-        self._store.save(session, snapshot)
+        """As the port says: a cache. A login that may only read keeps none."""
+        with suppress(StoreReadOnly):
+            self._store.save(session, snapshot)
 
     def save_all(self, snapshots: Mapping[str, Snapshot]) -> None:
-        """As the port says: caches."""
-        self._store.save_all(snapshots)
+        """As the port says: caches, as above."""
+        with suppress(StoreReadOnly):
+            self._store.save_all(snapshots)
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
         """As the port says."""
@@ -80,6 +84,22 @@ class ReadOnly:
     def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
         """As the port says."""
         return self._store.weigh(session, kinds)
+
+    def uses_session_keys(self) -> bool:
+        """As the port says."""
+        return isinstance(self._store, Keyed) and self._store.uses_session_keys()
+
+    def key_id(self, session: str) -> str | None:
+        """As the port says."""
+        return self._store.key_id(session) if isinstance(self._store, Keyed) else None
+
+    def key_state(self, session: str) -> str:
+        """As the port says."""
+        return self._store.key_state(session) if isinstance(self._store, Keyed) else "missing"
+
+    def has_key(self, key_id: str) -> bool:
+        """As the port says."""
+        return isinstance(self._store, Keyed) and self._store.has_key(key_id)
 
     def arrived(self, session: str) -> int:
         """As the port says."""

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord import machine
 from onrecord.log.head import LIVE
+from onrecord.pages.frame import sign_button, skip_link
 from onrecord.pages.panel import panel
-from onrecord.pages.text import attribute, clock, day, short, shown
+from onrecord.pages.text import at_minute, attribute, in_words, short, shown
 from onrecord.session.reading import recent
-from onrecord.views.note import changed_files, is_unwritten
+from onrecord.views.note import is_unwritten
+from onrecord.views.render import ago
 from onrecord.web.frame import document
-from onrecord.web.home import amount, project_name
+from onrecord.web.home import project_name, used_words
 from onrecord.web.sturdy import sturdy
 from onrecord.web.words import colour, reason, resume_command, told
 
@@ -56,8 +58,10 @@ def chips(look: Look) -> str:
         found.append(f'<span class="chip past">as it was · {shown(head.status)}</span>')
     elif one is not None:
         kind = {"b": "bad", "n": "need", "g": "ok"}.get(colour(one), "")
-        found.append(f'<span class="chip {kind}" id="why">{attribute(reason(one, look.clock))}</span>')
-        if head.status not in LIVE or head.status == "paused":
+        why = reason(one, look.clock)  # HTML
+        since = "" if one.needs or one.working else f" · {ago(head.at, look.clock)}"
+        found.append(f'<span class="chip {kind}" id="why">{why}{since}</span>')
+        if (head.status not in LIVE or head.status == "paused") and why != head.status:
             found.append(f'<span class="chip">{shown(head.status)}</span>')
     if head.held:
         found.append('<span class="chip">held against erasure</span>')
@@ -72,10 +76,10 @@ def needs(look: Look) -> str:
     if look.standing is None or look.is_past or not look.standing.needs:
         return ""
     rows = "".join(
-        f"<li><span>{attribute(told(need, look.clock))} "
+        f"<li><span>{told(need, look.clock)} "
         f'<a class="at" href="#e{need.position}">{need.position}</a></span>'
         f'<button type="button" class="cmd" data-copy="{attribute(need.command)}" title="Copy this command">'
-        f"{attribute(need.command)}</button></li>"
+        f"{in_words(need.command)}</button></li>"
         for need in look.standing.needs[:NEEDS_SHOWN]
     )
     more = len(look.standing.needs) - NEEDS_SHOWN
@@ -91,7 +95,7 @@ def left(look: Look) -> str:
         end = recent(look.session, whole.position) if is_unwritten(whole) else None
         return panel(whole, None if look.is_past else machine.is_gone, end)
 
-    return needs(look) + sturdy(note)
+    return f"{needs(look)}<h2>What the next agent reads</h2>{sturdy(note)}"
 
 
 def counts(look: Look, *, rollout: bool) -> list[tuple[str, str, int | None]]:
@@ -99,7 +103,7 @@ def counts(look: Look, *, rollout: bool) -> list[tuple[str, str, int | None]]:
     whole = look.whole
     amounts = {
         "findings": len(whole.findings.findings), "attempts": len(whole.attempts.all()),
-        "team": len(whole.roster.agents), "files": len(changed_files(whole)),
+        "team": len(whole.roster.agents),
     }  # fmt: skip
     shown_tabs = [name for name in TABS if name != "rollout" or rollout]
     return [(name, TITLES[name], amounts.get(name)) for name in shown_tabs]
@@ -108,7 +112,7 @@ def counts(look: Look, *, rollout: bool) -> list[tuple[str, str, int | None]]:
 def slider_label(look: Look) -> str:
     """The position of the slider, in words."""
     at = look.whole.head.at
-    return f"position <b>{look.position:,}</b> of {look.now:,} · {day(at)} {clock(at)} UTC"
+    return f"position <b>{look.position:,}</b> of {look.now:,} · {at_minute(at)}"
 
 
 def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretch: int) -> str:
@@ -118,28 +122,29 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
     command = resume_command(one) if one else f"onrecord show {head.name}"
     everything = "" if head.project and project_name(head.project) == frame.project_name else "?all=1"
     header = (
+        f"{skip_link('view', 'Skip to the chosen part')}"
         f'<header class="top"><a class="crumb" href="{frame.base}/{everything}">'
         f"{short(project_name(head.project), 30)} /</a>"
         f'<h1>{attribute(head.name)}</h1><span id="chips">{chips(look)}</span>'
         '<button type="button" class="chip" id="chain" title="Recompute the hash of every event">verify chain</button>'
         f'<span class="sp"></span><span class="chip" id="live" role="status">connecting</span>'
-        f'<span class="chip" id="used">{amount(look.used)}</span>'
+        f'<span class="chip" id="used">{used_words(look.used)}</span>'
         f'<button type="button" class="cmd" data-copy="{attribute(command)}" title="Copy: {attribute(command)}">'
         f"{attribute(command)}</button>{_act(frame, look)}"
-        '<button class="key" type="button" data-help aria-label="Keyboard shortcuts"><kbd>?</kbd></button></header>'
+        f"{sign_button('<kbd>?</kbd>', 'Keyboard shortcuts', 'class=key data-help')}</header>"
     )
     past = (
         '<section class="lanes" aria-label="Over time">'
         f'<div id="lanes" class="lanes-in {_room(look)}" tabindex="0" role="region" aria-label="Lanes over time"></div>'
-        '<div class="slider"><button type="button" id="back" aria-label="One event back">◀</button>'
+        f'<div class="slider">{sign_button("◀", "One event back", "id=back")}'
         '<button type="button" id="play" aria-pressed="false">▶ play</button>'
-        '<button type="button" id="forth" aria-label="One event forward">▶</button>'
+        f"{sign_button('▶', 'One event forward', 'id=forth')}"
         f'<input type="range" id="position" min="1" max="{look.now}" value="{look.position}" '
         'aria-label="Position in the log">'
         f'<span id="where">{slider_label(look)}</span>'
         '<button type="button" id="now">now</button>'
-        '<button type="button" id="wider" aria-label="Zoom into the lanes">+</button>'
-        '<button type="button" id="narrower" aria-label="Zoom out of the lanes">-</button>'
+        f'<span class="zoom">zoom {sign_button("&minus;", "Zoom out of the lanes", "id=narrower")}'
+        f"{sign_button('+', 'Zoom into the lanes', 'id=wider')}</span>"
         '<button type="button" id="compare" class="link">compare…</button></div></section>'
     )
     middle = (
@@ -147,7 +152,9 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
         f'<div id="view" tabindex="0" role="region" aria-label="The chosen part">{view}</div></section>'
     )
     body = (
-        f'{header}{past}<main class="cols">'
+        f'{header}{past}<p class="paper">These are the entries that were on the screen. The whole session, for paper: '
+        f"<code>onrecord export {attribute(head.name)} --format html</code></p>"
+        '<main class="cols">'
         f'<section class="note" id="left" tabindex="0" aria-label="What the next agent reads">{left(look)}</section>'
         f'{middle}<aside class="inspector" id="inspector" tabindex="0" aria-label="Event">'
         '<p class="ev">Choose an event: its payload, who caused it, and what it changed.</p></aside></main>'
@@ -162,7 +169,8 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
 
 def _room(look: Look) -> str:
     """The height of the lanes, known before they are drawn, so that nothing moves when they are."""
-    return {0: "few", 1: "two"}.get(len(look.whole.roster.agents), "")
+    agents = look.standing.entry.listing["agents"] if look.standing else look.whole.roster.agents
+    return {0: "few", 1: "two"}.get(len(agents), "")
 
 
 def _act(frame: Frame, look: Look) -> str:

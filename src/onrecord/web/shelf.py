@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.head import Head
     from onrecord.session.session_store import SessionStore
+    from onrecord.views.spend import Spend
 
 LOOK_SECONDS = 3.0
 """How often the sessions that time may change are looked at again."""
@@ -221,12 +222,7 @@ class Shelf:
         known = self._used.get(head.session)
         if known is not None and known[0] == head.hash:
             return known[1]
-        total = pricing.nothing()
-        for model, one in pricing.priced_by_model(spend_of(self._records.store, head)).items():
-            del model
-            pricing.add_priced(total, one)
-        tokens = int(total["input_tokens"] + total["output_tokens"])
-        used = Used(tokens, float(total["cost"]), bool(total["unknown_cost_calls"]), self._activity(head))
+        used = used_of(spend_of(self._records.store, head), self._activity(head))
         self._used[head.session] = head.hash, used
         return used
 
@@ -241,6 +237,15 @@ class Shelf:
             found = [store.read(head.session, after=place - 1, upto=place, bodies=()) for place in places]
             times = [(page[0].position, page[0].at) for page in found if page]
         return activity(times)
+
+
+def used_of(spend: Spend, activity: tuple[float, ...] = ()) -> Used:
+    """What a view counted, with its cost."""
+    total = pricing.nothing()
+    for one in pricing.priced_by_model(spend).values():
+        pricing.add_priced(total, one)
+    tokens = int(total["input_tokens"] + total["output_tokens"])
+    return Used(tokens, float(total["cost"]), bool(total["unknown_cost_calls"]), activity)
 
 
 def _key(one: Standing) -> Key:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
@@ -10,13 +11,12 @@ from onrecord.agents import pricing
 from onrecord.pages.attempts import attempts_table, metric_plots
 from onrecord.pages.board import findings_board
 from onrecord.pages.costs import UsageRow, usage_table
+from onrecord.pages.files import edits_of, files_list
 from onrecord.pages.frame import empty
 from onrecord.pages.panel import note_text
-from onrecord.pages.text import attribute, day, link, short, shown, tokens
-from onrecord.pages.text import clock as utc
+from onrecord.pages.text import at_minute, at_second, attribute, link, short, shown, soon, tokens
 from onrecord.session.reading import recent
-from onrecord.views.note import changed_files, is_unwritten, note
-from onrecord.web.words import clock
+from onrecord.views.note import is_unwritten, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 EVENTS_SHOWN = 200
 """How many events one page of the raw log lists."""
+TOOLS_READ = 2_000
+"""How many of the last uses of tools are looked at for edits of files."""
 _EPOCH = date(1970, 1, 1)
 
 
@@ -54,7 +56,7 @@ def team(look: Look) -> str:
     rows = "".join(_agent(look, name, agent, working) for name, agent in agents.items())
     return (
         '<table class="grid"><thead><tr><th scope="col">agent</th><th scope="col">state</th><th scope="col">vendor</th>'
-        '<th scope="col" class="n">turns</th><th scope="col" class="n">runs</th><th scope="col">last start (UTC)</th>'
+        '<th scope="col" class="n">turns</th><th scope="col" class="n">runs</th><th scope="col">last start</th>'
         f'<th scope="col">conversation</th></tr></thead><tbody>{rows}</tbody></table>'
     )
 
@@ -69,23 +71,24 @@ def _agent(look: Look, name: str, agent: Agent, working: Iterable[str]) -> str:
     at = agent.get("last_joined_at", agent["joined_at"])
     joined = agent.get("joined", 0)
     return (
-        f'<tr><td><b>{attribute(name)}</b></td><td><span class="{kind}">{attribute(state)}</span></td>'
+        f'<tr><td><b>{attribute(name)}</b></td><td><span class="{kind}">{state}</span></td>'
         f'<td>{attribute(agent["vendor"] or "–")}</td><td class="n">{lane["committed"]:,}</td>'
-        f'<td class="n">{agent["runs"]}</td><td>{day(at)} {utc(at)} {link(joined) if joined else ""}</td>'
+        f'<td class="n">{agent["runs"]}</td><td>{at_minute(at)} {link(joined) if joined else ""}</td>'
         f"<td><code>{conversation}</code></td></tr>"
     )
 
 
 def _state(look: Look, agent: Agent, works: bool) -> tuple[str, str]:  # noqa: FBT001  # one fact among others
+    """What an agent does, as HTML, and the class of its colour."""
     waits, stop = agent["waits"], agent["stop"]
     if waits and agent["here"]:
-        return f"waits: {waits['message']}", "tone-warn"
+        return f"waits: {shown(waits['message'])}", "tone-warn"
     if works:
         return "working", "tone-ok"
     if stop:
         resets = stop.get("resets_at")
-        until = f", until {clock(int(resets * 1e6), look.clock)}" if resets else ""
-        return f"stopped: {stop.get('cause', 'unknown')}{until}", "tone-warn"
+        until = f", until {soon(int(resets * 1e6), look.clock)}" if resets else ""
+        return f"stopped: {shown(stop.get('cause', 'unknown')).replace('_', ' ')}{until}", "tone-warn"
     if not agent["here"]:
         return "left", "tone-dim"
     return ("here then", "tone-dim") if look.is_past else ("its process has ended", "tone-bad")
@@ -93,17 +96,8 @@ def _state(look: Look, agent: Agent, works: bool) -> tuple[str, str]:  # noqa: F
 
 def files(look: Look) -> str:
     """The files that changed during the work, as far as the record says."""
-    names = changed_files(look.whole)
-    if not names:
-        return empty("No changed file is on record.")
-    commits = look.whole.code.commits
-    rows = "".join(f"<li><code>{attribute(name)}</code></li>" for name in names)
-    made = "".join(
-        f"<li><code>{short(one['revision'], 10)}</code> {short(one['subject'], 120)} "
-        f"{link(one['position']) if 'position' in one else ''}</li>"
-        for one in reversed(commits)
-    )
-    return f'<ul class="plain">{rows}</ul>' + (f'<h2>Commits</h2><ul class="plain">{made}</ul>' if made else "")
+    used = look.session.log.newest(("tool.used",), upto=look.position, page=TOOLS_READ)
+    return files_list(look.whole, edits_of(islice(used, TOOLS_READ)))
 
 
 def cost(look: Look) -> str:
@@ -134,19 +128,22 @@ def costs_of_all(found: Iterable[Used]) -> str:
 
 
 def _cost_tables(groups: list[tuple[str, str, Callable[[Any], str]]], cells: list[Any]) -> str:
-    return "".join(f"<h2>{title}</h2>{usage_table(_rows(cells, key), first)}" for title, first, key in groups)
+    return "".join(f"<h2>{title}</h2>{usage_table(_rows(cells, key, first), first)}" for title, first, key in groups)
 
 
-def _rows(cells: list[Any], key: Callable[[Any], str]) -> list[UsageRow]:
+def _rows(cells: list[Any], key: Callable[[Any], str], first: str) -> list[UsageRow]:
     sums: dict[str, dict[str, Any]] = {}
     for cell in cells:
         pricing.add_priced(sums.setdefault(key(cell), pricing.nothing()), cell[3])
+    # Days by their dates, the newest first; all others by what they cost.
+    by_name = first == "day"
+    ordered = sorted(sums.items(), key=lambda one: (one[0] if by_name else one[1]["cost"], one[0]), reverse=True)
     return [
         UsageRow(
             name, total["calls"], total["input_tokens"], total["cache_read_tokens"], total["output_tokens"],
             total["cost"], total["unknown_cost_calls"],
         )
-        for name, total in sorted(sums.items(), reverse=True)
+        for name, total in ordered
     ]  # fmt: skip
 
 
@@ -171,7 +168,8 @@ def log(look: Look, upto: int | None, address: str) -> str:
         if len(events) >= EVENTS_SHOWN:
             break
     rows = "".join(
-        f'<tr data-position="{event.position}"><td class="n">{link(event.position)}</td><td>{utc(event.at)}</td>'
+        f'<tr data-position="{event.position}"><td class="n">{link(event.position)}</td>'
+        f'<td class="n">{at_second(event.at)}</td>'
         f"<td><code>{shown(event.kind)}</code></td><td>{attribute(event.by)}</td>"
         f'<td class="n">{event.run}</td><td>{link(event.because) if event.because else ""}</td>'
         f"<td><code>{event.hash.hex()[:12]}</code></td></tr>"
@@ -185,7 +183,7 @@ def log(look: Look, upto: int | None, address: str) -> str:
         else ""
     )
     return (
-        '<table class="grid log"><thead><tr><th scope="col" class="n">position</th><th scope="col">at (UTC)</th>'
+        '<table class="grid log"><thead><tr><th scope="col" class="n">position</th><th scope="col">at</th>'
         '<th scope="col">kind</th><th scope="col">by</th><th scope="col" class="n">run</th><th scope="col">because</th>'
         f'<th scope="col">hash</th></tr></thead><tbody>{rows}</tbody></table>{earlier}'
     )
@@ -198,7 +196,7 @@ def used_words(found: Iterable[Used]) -> str:
         pricing.add_priced(total, pricing.priced(used.model, used.day, used.usage))
     amount = int(total["input_tokens"] + total["output_tokens"])
     if not amount:
-        return "today no tokens"
+        return "no tokens today"
     known = f"${total['cost']:,.2f}" if total["cost"] else ""
     return f"today {tokens(amount)} tokens" + (f" · {known}" if known else "")
 

@@ -16,7 +16,7 @@ from onrecord.views.transcript import COMMITTED, TURN_KINDS
 from onrecord.web.sturdy import WRONG, sturdy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from onrecord.log.events import Event
     from onrecord.log.items import Item
@@ -57,22 +57,29 @@ class Stretch(NamedTuple):
     settled: bool
 
 
-def stretch(store: Store, whole: Whole, number: int, options: Options) -> Stretch:
-    """One stretch of a log, as it was at the position of the views."""
+def stretch(
+    store: Store, whole: Whole, number: int, options: Options, turns_before: Mapping[str, int] | None = None
+) -> Stretch:
+    """One stretch of a log, as it was at the position of the views.
+
+    `turns_before` is how many turns each agent had before it; without it, turns have no numbers.
+    """
     session, upto = whole.head.session, whole.position
     after, last = number * STRETCH, min(upto, (number + 1) * STRETCH)
     if last <= after:
         return Stretch([], settled=False)
     events = list(open_records(store.read(session, after=after, upto=min(upto, last + CLOSE_BEHIND))))
-    found, settled = _complete(store, whole, events, last)
+    found, settled = _complete(store, whole, events, last, turns_before)
     rows = [row for entry in found if entry.position <= last for row in _drawn(entry, options)]
     return Stretch(rows, settled and upto > last + CLOSE_BEHIND)
 
 
-def _complete(store: Store, whole: Whole, events: list[Event], last: int) -> tuple[list[Entry], bool]:
+def _complete(
+    store: Store, whole: Whole, events: list[Event], last: int, turns_before: Mapping[str, int] | None
+) -> tuple[list[Entry], bool]:
     """The entries of these events, with what comes later and belongs to them; and whether that is all there can be."""
     upto, page = whole.position, AHEAD
-    found = _entries(events, whole)
+    found = _entries(events, whole, turns_before)
     while _is_cut(found, last):
         seen = events[-1].position
         if seen >= upto or page > AHEAD_LIMIT:
@@ -82,17 +89,17 @@ def _complete(store: Store, whole: Whole, events: list[Event], last: int) -> tup
             return found, False
         events += open_records(more)
         page *= 4
-        found = _entries(events, whole)
+        found = _entries(events, whole, turns_before)
     return found, True
 
 
-def _entries(events: list[Event], whole: Whole) -> list[Entry]:
+def _entries(events: list[Event], whole: Whole, turns_before: Mapping[str, int] | None) -> list[Entry]:
     """The entries of these events; an event whose payload has an unexpected form counts without it."""
     try:
-        return entries_of(events, whole)
+        return entries_of(events, whole, turns_before)
     except WRONG:
         known = [event._replace(data=None) if _is_odd(event) else event for event in events]
-        return entries_of(known, whole)
+        return entries_of(known, whole, turns_before)
 
 
 def _is_odd(event: Event) -> bool:

@@ -40,7 +40,8 @@ def _legend(turns: list[TurnRecord]) -> str:
     sampled = sum(len(turn.output) for turn in turns)
     prompts = sum(len(turn.prompt) for turn in turns)
     return (
-        '<p class="ev tokens-legend"><span class="tok sampled p0">sampled</span> in the loss, darker = less likely · '
+        '<p class="ev tokens-legend">sampled, in the loss: <span class="tok sampled p0">likely</span> '
+        '<span class="tok sampled p1">less likely</span> <span class="tok sampled p2">unlikely</span> · '
         '<span class="tok template">prompt</span> and <span class="tok injected">written by the client</span> '
         'masked out of it · <span class="tok repaired">joint</span> inserted where two renderings meet<br>'
         f"{len(turns):,} turns, {prompts:,} ids of prompts, {sampled:,} sampled</p>"
@@ -68,6 +69,6 @@ def _turn(turn: TurnRecord, number: int, room: int) -> tuple[str, int]:
 
 def _box(token: int, origin: str, logprob: float | None) -> str:
     if logprob is None:
-        return f'<span class="tok {origin}" title="{token} · {origin}">{token}</span>'
+        return f'<span class="tok {attribute(origin)}" title="{token} · {attribute(origin)}">{token}</span>'
     level = 0 if logprob > _SURE else 1 if logprob > _LIKELY else 2
     return f'<span class="tok sampled p{level}" title="{token} · logprob {logprob:.3f}">{token}</span>'

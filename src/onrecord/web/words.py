@@ -1,11 +1,11 @@
-"""Words of the page: why a session needs a person in few words, and times as a clock on the wall shows them."""
+"""Words of the page: what a session does, and why it needs a person, in few words."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-from onrecord.log.head import CLOSED, LIVE, PAUSED
+from onrecord.log.head import LIVE, PAUSED
+from onrecord.pages.text import shown, soon
 from onrecord.views.needs import (
     ATTEMPT,
     BLOCKED,
@@ -19,14 +19,12 @@ from onrecord.views.needs import (
     TURN,
     WAITS,
 )
-from onrecord.views.render import ago
 
 if TYPE_CHECKING:
     from onrecord.session.standing import Standing
     from onrecord.views.listing import Listing
     from onrecord.views.needs import Need
 
-_DAY = 86_400
 _PLAIN = {
     WAITS: "waits for you", QUESTION: "asks you", CRASHED: "crashed", STOPPED: "stopped", EFFECT: "check an effect",
     TURN: "turn not finished", BLOCKED: "blocked",
@@ -34,38 +32,30 @@ _PLAIN = {
 _BAD = (CRASHED, ATTEMPT, EFFECT)
 
 
-def clock(moment: int, now: int) -> str:
-    """A moment in local time, as short as it is clear: `14:05`, `Tue 14:05`, `2026-05-18 14:05`."""
-    then = time.localtime(moment / 1e6)
-    if time.localtime(now / 1e6)[:3] == then[:3]:
-        return time.strftime("%H:%M", then)
-    return time.strftime("%a %H:%M" if abs(moment - now) / 1e6 < 6 * _DAY else "%Y-%m-%d %H:%M", then)
-
-
 def reason(one: Standing, now: int) -> str:
-    """Why a session needs a person, in a few words; or what it does."""
+    """Why a session needs a person, in a few words; or what it does. As HTML."""
     if not one.needs:
-        return _doing(one, now)
+        return doing(one)
     need = one.needs[0]
     if need.kind == LIMIT:
-        return f"limit until {clock(need.until, now)}" if need.until and need.until > now else "limit has passed"
+        return f"limit until {soon(need.until, now)}" if need.until and need.until > now else "limit has passed"
     if need.kind == ATTEMPT:
         number = next(
             (each["number"] for each in one.entry.listing["attempts"] if each["position"] == need.position), ""
         )
-        return f"settle attempt {number}".rstrip()
+        return f"settle attempt {shown(number)}".rstrip()
     if need.kind == STALE:
         count = len(one.entry.listing["stale"])
         return f"{count} {'finding' if count == 1 else 'findings'} stale"
-    return _PLAIN.get(need.kind, need.kind)
+    return _PLAIN[need.kind]
 
 
-def _doing(one: Standing, now: int) -> str:
+def doing(one: Standing) -> str:
+    """What a session does that needs no person."""
     head = one.entry.head
     if one.working:
         return "working"
-    when = ago(head.at, now)
-    return f"{head.status} · {when}" if head.status in (PAUSED, CLOSED) or head.status not in LIVE else when
+    return head.status if head.status == PAUSED or head.status not in LIVE else "idle"
 
 
 def colour(one: Standing) -> str:
@@ -75,16 +65,16 @@ def colour(one: Standing) -> str:
     return "g" if one.working else ""
 
 
-def about(one: Standing, now: int) -> str:
+def about(one: Standing) -> str:
     """One line about a session: its title, and what is most worth knowing."""
     listed, head = one.entry.listing, one.entry.head
-    more = told(one.needs[0], now) if one.needs else f"next: {listed['next']}" if listed["next"] else listed["prompt"]
+    more = one.needs[0].why if one.needs else f"next: {listed['next']}" if listed["next"] else listed["prompt"]
     return " · ".join(part for part in (head.title, more) if part)
 
 
 def told(need: Need, now: int) -> str:
-    """A need in a whole sentence, with its end as the clock on the wall shows it."""
-    return need.why + (f", until {clock(need.until, now)}" if need.until and need.until > now else "")
+    """A need in a whole sentence, as HTML."""
+    return shown(need.why) + (f", until {soon(need.until, now)}" if need.until and need.until > now else "")
 
 
 def who(listed: Listing) -> str:

@@ -15,6 +15,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from onrecord.errors import InvalidInput
+from onrecord.machine.files import read_regular
 
 if TYPE_CHECKING:
     from onrecord.views.values import Anchor
@@ -165,7 +166,7 @@ def excerpt(root: Path, anchor: Anchor) -> str:
 
 def _content(root: Path, anchor: Anchor) -> bytes | None:
     try:
-        return (root / str(anchor["path"])).read_bytes()
+        return read_regular(root / str(anchor["path"]))
     except (OSError, ValueError):
         return None
 

@@ -9,12 +9,16 @@ READ_BYTES = 256 * 1024
 
 
 def read_text(path: str) -> str:
-    """The beginning of a file; "" if it cannot be read."""
+    """The beginning of a file; "" if it cannot be read. A named pipe is not waited for."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", opener=_without_waiting) as file:
             return file.read(READ_BYTES)
     except OSError:
         return ""
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def settings_in(config: str) -> dict[tuple[str, str, str], str]:
@@ -71,7 +75,9 @@ def stands_at(worktree: str) -> dict[str, str]:
 def _packed(git: str, name: str) -> str:
     """The revision of a reference that git keeps in its one file for many, which may be long."""
     try:
-        with open(os.path.join(git, "packed-refs"), encoding="utf-8", errors="replace") as file:
+        with open(
+            os.path.join(git, "packed-refs"), encoding="utf-8", errors="replace", opener=_without_waiting
+        ) as file:
             return next((line.partition(" ")[0] for line in file if line.rstrip("\n").endswith(f" {name}")), "")
     except OSError:
         return ""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
+from onrecord.machine.files import read_regular, refuse_special
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -169,9 +170,10 @@ def _inode(file: Path) -> int | None:
 
 
 def _content(file: Path) -> tuple[str, int] | None:
-    """Hash and size of a file; None if it does not exist."""
+    """Hash and size of a file; None if there is no regular file."""
     whole = sha256()
     try:
+        refuse_special(file)
         with file.open("rb") as opened:
             while part := opened.read(1 << 20):
                 whole.update(part)
@@ -188,7 +190,7 @@ def metrics_of_file(file: Path, before: Before) -> dict[str, float]:
             raise InvalidInput(f"the metrics file {file.name} was not written by this run: it is as it was before")
         if about.st_size > METRICS_BYTES:
             raise InvalidInput(f"the metrics file {file.name} is larger than {METRICS_BYTES:,} bytes")
-        found = _flat(json.loads(file.read_text(encoding="utf-8")))
+        found = _flat(json.loads(read_regular(file)))
     except OSError:
         raise InvalidInput(f"the metrics file {file.name} is missing") from None
     except (ValueError, RecursionError) as problem:

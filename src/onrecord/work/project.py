@@ -267,12 +267,13 @@ def _remember(git: str, start: str, value: str) -> str:
 
 
 def _write(path: str, text: str) -> str:
-    """Write and rename, so that a reader sees a whole file."""
+    """Write a file that can be written again at any time. Few processes do, so only they load what it needs."""
+    from pathlib import Path
+
+    from onrecord.machine.files import write_file
+
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    draft = f"{path}.{os.getpid()}"
-    with open(draft, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(text)
-    os.replace(draft, path)
+    write_file(Path(path), [text.encode()], durable=False)
     return path
 
 

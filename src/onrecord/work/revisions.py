@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from onrecord.machine.files import read_regular
 from onrecord.rules import OWN_FILES
 
 GIT_SECONDS = 10
@@ -16,6 +17,11 @@ DIRTY_FILES_LIMIT = 20
 HASHED_BYTES = 8 * 1024 * 1024
 """For a larger changed file, size and modification time are hashed instead of the content."""
 
+_STATUS = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames")
+_FIELDS_BEFORE = {b"1": 8, b"u": 10, b"?": 1}
+"""How many fields stand before the path of a changed, an unmerged and a new file."""
+_NO_COMMIT, _NO_BRANCH = "(initial)", "(detached)"
+
 
 def revision_of(folder: Path) -> dict[str, Any] | None:
     """Revision, branch, the changed files and a hash of their content; None outside a repository."""
@@ -23,11 +29,12 @@ def revision_of(folder: Path) -> dict[str, Any] | None:
     if top is None:
         return None
     root = Path(top.decode(errors="replace").strip())
-    changed = changed_files(root)
+    answer = ask_git(root, *_STATUS, "--branch", "--no-ahead-behind")
+    standing = asked_of_git(root) if answer is None else _standing(answer)
+    changed = _changed(answer)
     return {
-        "revision": (ask_git(root, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip() or None,
-        "branch": (ask_git(root, "symbolic-ref", "-q", "--short", "HEAD") or b"").decode(errors="replace").strip()
-        or None,
+        "revision": standing.get("revision"),
+        "branch": standing.get("branch"),
         "dirty": dirty_hash(root, changed),
         "changed": changed[:DIRTY_FILES_LIMIT],
         "changed_count": len(changed),
@@ -41,6 +48,13 @@ def asked_of_git(folder: Path) -> dict[str, str]:
     return {name: value for name, value in (("revision", revision), ("branch", branch)) if value}
 
 
+def _standing(answer: bytes) -> dict[str, str]:
+    """The same, from the headers of git's status."""
+    headers = [line[2:].decode(errors="replace").split(" ", 1) for line in _lines(answer) if line.startswith(b"# ")]
+    names = {"branch.oid": "revision", "branch.head": "branch"}
+    return {names[name]: value for name, value in headers if name in names and value not in (_NO_COMMIT, _NO_BRANCH)}
+
+
 def content_at(root: Path, revision: str, path: str) -> bytes | None:
     """The content of a file at a revision; None if it was not there, or the revision is not known here."""
     return ask_git(root, "show", f"{revision}:{path}")
@@ -48,9 +62,17 @@ def content_at(root: Path, revision: str, path: str) -> bytes | None:
 
 def changed_files(root: Path) -> list[str]:
     """Files that differ from the revision, new ones included, as paths below the root; without onrecord's own files."""
-    listed = ask_git(root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
-    names = [entry[3:].decode(errors="backslashreplace") for entry in (listed or b"").split(b"\0") if entry]
+    return _changed(ask_git(root, *_STATUS))
+
+
+def _changed(answer: bytes | None) -> list[str]:
+    found = [line.split(b" ", _FIELDS_BEFORE[line[:1]]) for line in _lines(answer) if line[:1] in _FIELDS_BEFORE]
+    names = [fields[-1].decode(errors="backslashreplace") for fields in found]
     return sorted(name for name in names if not name.startswith(OWN_FILES))
+
+
+def _lines(answer: bytes | None) -> list[bytes]:
+    return (answer or b"").split(b"\0")
 
 
 def dirty_hash(root: Path, changed: list[str]) -> str | None:
@@ -69,7 +91,7 @@ def _content_of(file: Path) -> bytes:
         about = file.stat()
         if about.st_size > HASHED_BYTES:
             return f"{about.st_size}/{about.st_mtime_ns}".encode()
-        return sha256(file.read_bytes()).digest()
+        return sha256(read_regular(file)).digest()
     except OSError:
         return b"gone"
 

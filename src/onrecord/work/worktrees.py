@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,8 +104,14 @@ def changes_in(place: str | Path, base: str) -> Changes:
 
 
 def diff_of(place: str | Path, base: str) -> str:
-    """The difference from a revision, as git shows it; new files are in `Changes.files` only."""
-    return _asked(place, "diff", base)
+    """The difference from a revision, as git shows it, with new files: in a copy of the index, which stays as it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "index")
+        index = Path(place, _asked(place, "rev-parse", "--git-path", "index").strip())
+        if index.exists():
+            shutil.copyfile(index, copy)
+        _asked(place, "add", "--intent-to-add", ".", index=copy)
+        return _asked(place, "diff", base, index=copy)
 
 
 def remove_worktree(root: str | Path, place: str, *, force: bool = False) -> None:
@@ -113,7 +122,8 @@ def remove_worktree(root: str | Path, place: str, *, force: bool = False) -> Non
     unsaved = changes_in(place, "HEAD").uncommitted if Path(place).is_dir() else []
     if unsaved and not force:
         raise Conflict(
-            f"{place} has {len(unsaved)} files that are not committed, for instance {unsaved[0]}",
+            f"{place} has changes that are not committed: {len(unsaved)} file{'' if len(unsaved) == 1 else 's'}, "
+            f"for instance {unsaved[0]}",
             hint="commit them, or force it", step="force_remove",
         )  # fmt: skip
     done = _git(main.path, "worktree", "remove", *(["--force"] if force else []), place)
@@ -121,8 +131,8 @@ def remove_worktree(root: str | Path, place: str, *, force: bool = False) -> Non
         raise InvalidInput(f"git could not remove {place}: {done.stderr.strip()[-300:]}")
 
 
-def _asked(root: str | Path, *words: str) -> str:
-    done = _git(root, *words)
+def _asked(root: str | Path, *words: str, index: Path | None = None) -> str:
+    done = _git(root, *words, index=index)
     if done.returncode:
         raise InvalidInput(
             f"git {words[0]} failed in {root}: {done.stderr.strip()[-300:]}", hint="a worktree needs a git repository"
@@ -130,11 +140,12 @@ def _asked(root: str | Path, *words: str) -> str:
     return done.stdout
 
 
-def _git(root: str | Path, *words: str) -> subprocess.CompletedProcess[str]:
+def _git(root: str | Path, *words: str, index: Path | None = None) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"GIT_INDEX_FILE": str(index)} if index else None
     try:
         return subprocess.run(
             ["git", "-C", str(root), *words], capture_output=True, text=True, errors="replace", check=False,
-            timeout=GIT_SECONDS, stdin=subprocess.DEVNULL,
+            timeout=GIT_SECONDS, stdin=subprocess.DEVNULL, env=env,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as problem:
         raise InvalidInput(f"git cannot be run: {problem}", hint="worktrees need git") from None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import Conflict
-from onrecord.machine.files import write_file
+from onrecord.machine.files import PRIVATE_MODE, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +29,8 @@ class Paths(NamedTuple):
 
     state: Path
     note: Path
+    git: Path | None = None
+    """Git's directory of the repository they are in, if they are in one."""
 
 
 def refuse_link(path: Path) -> None:
@@ -39,7 +43,10 @@ def refuse_link(path: Path) -> None:
 def content_of(path: Path) -> bytes | None:
     """What is in a file; None when there is no file."""
     try:
-        if path.stat().st_size > FILE_BYTES:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise Conflict(f"{path} is not a regular file; it was not changed", hint="remove it, or rename it")
+        if about.st_size > FILE_BYTES:
             raise Conflict(
                 f"{path} is larger than {FILE_BYTES:,} bytes; it was not changed",
                 hint="rename it and start a new one",
@@ -67,7 +74,8 @@ def archive(path: Path, mark: str, *, copy: bool = False) -> Path:
         target = path.with_name(f"{path.stem}.{mark}{number}{path.suffix}")
         try:
             if copy:
-                with target.open("xb") as made, path.open("rb") as source:
+                new = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
+                with os.fdopen(new, "wb") as made, path.open("rb") as source:
                     shutil.copyfileobj(source, made)
                     made.flush()
                     os.fsync(made.fileno())
@@ -79,3 +87,9 @@ def archive(path: Path, mark: str, *, copy: bool = False) -> Path:
             continue
         return target
     raise Conflict(f"there are {ARCHIVES_LIMIT:,} copies of {path.name} beside it", hint="move some of them away")
+
+
+def copies_of(path: Path) -> list[str]:
+    """The names of copies that `archive` left beside a file."""
+    kept = re.compile(rf"{re.escape(path.stem)}\.(kept-)?\d+{re.escape(path.suffix)}")
+    return sorted(one.name for one in path.parent.glob(f"{path.stem}.*{path.suffix}") if kept.fullmatch(one.name))

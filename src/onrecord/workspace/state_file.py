@@ -13,11 +13,13 @@ from onrecord.errors import Conflict, OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.views import state_md
 from onrecord.workspace.files import archive, content_of, refuse_link, write
+from onrecord.workspace.ignoring import ignore_state
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from onrecord.session.handle import Session
+    from onrecord.workspace.files import Paths
 
 _TRIES = 5
 """How often the file is rendered again because another process wrote it in the meantime."""
@@ -31,18 +33,24 @@ class Synced(NamedTuple):
     """Sections with text that was recorded."""
     aside: Path | None
     """A copy of the file as it was found, if it had text outside its fences or was replaced."""
+    seen_by_git: str
+    """Why git does not ignore the file; "" when it does, or there is no repository."""
 
     @property
     def notice(self) -> str:
         """What the user should know; "" when there is nothing."""
-        if self.aside is None:
-            return ""
-        return f"{self.path} had text outside its fences, or was replaced; {self.aside.name} is a copy of it as it was"
+        told = [f"git does not ignore {self.path}: {self.seen_by_git}"] if self.seen_by_git else []
+        if self.aside is not None:
+            copied = f"{self.aside.name} is a copy of it as it was"
+            told.append(f"{self.path} had text outside its fences, or was replaced; {copied}")
+        return "; ".join(told)
 
 
-def sync(session: Session, path: Path, *, fresh: bool = False) -> Synced:
+def sync(session: Session, paths: Paths, *, fresh: bool = False) -> Synced:
     """Record the text inside the fences and render the file again; once more if it was written in the meantime."""
+    path = paths.state
     refuse_link(path)
+    seen_by_git = _told_git(paths.git)
     taken: list[str] = []
     aside: Path | None = None
     for _try in range(_TRIES):
@@ -55,7 +63,17 @@ def sync(session: Session, path: Path, *, fresh: bool = False) -> Synced:
         if not path.exists() or content_of(path) == found:
             write(path, state_md.render(session.views, machine.is_gone).encode())
             break
-    return Synced(path, taken, aside)
+    return Synced(path, taken, aside, seen_by_git)
+
+
+def _told_git(git: Path | None) -> str:
+    """Have git ignore the file before it is written; why it could not, if it could not."""
+    try:
+        if git is not None:
+            ignore_state(git)
+    except (OSError, Conflict) as problem:
+        return str(problem)
+    return ""
 
 
 def _take_in(session: Session, path: Path, content: bytes, *, fresh: bool) -> tuple[list[str], Path | None]:

@@ -28,14 +28,14 @@ def take_in(session: Session, paths: Paths, advice: Advice = own_hint) -> list[s
     """Record what an agent wrote into STATE.md, so that the next step sees it. Returns what the user should know."""
     if session.views.phases.profile is None or session.head.status not in LIVE:
         return []
-    return tolerating(lambda: sync(session, paths.state).notice, advice)
+    return tolerating(lambda: sync(session, paths).notice, advice)
 
 
 def refresh(session: Session, paths: Paths, advice: Advice = own_hint) -> list[str]:
     """Bring both files up to date. Returns what the user should know."""
     notices = []
     if session.views.phases.profile is not None:
-        notices += tolerating(lambda: sync(session, paths.state).notice, advice)
+        notices += tolerating(lambda: sync(session, paths).notice, advice)
     return notices + tolerating(lambda: refresh_note(session, paths.note), advice)
 
 

@@ -1,8 +1,10 @@
 """A pytest plugin for the tests of openai-agents: their `SQLiteSession` becomes our session.
 
-`./dev frameworks openai-agents` runs them with it. Tests that read SQLite's own tables are not portable, and left out.
+`./dev frameworks openai-agents` and CI run them with it. Tests that read SQLite's own tables are not portable, and left out.
 """
 
+import asyncio
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +43,6 @@ agents.SQLiteSession = agents.memory.SQLiteSession = Swapped  # type: ignore[ass
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that read the tables or the connections of SQLiteSession."""
-    import inspect
-
     portable: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
@@ -50,3 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left_out if any(word in source for word in INTERNALS) else portable).append(item)
     items[:] = portable
     config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run tests that are coroutines, where no plugin for them is installed."""
+    if pyfuncitem.config.pluginmanager.hasplugin("asyncio") or not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: value for name, value in pyfuncitem.funcargs.items() if name in wanted}))
+    return True

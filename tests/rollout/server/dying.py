@@ -1,4 +1,4 @@
-"""A proxy that dies by SIGKILL at a chosen step: before or after the n-th append to its store.
+"""A proxy that dies by SIGKILL at a chosen step: before or after the n-th append to its store, joins included.
 
 python -m tests.rollout.server.dying N before|after [words of `onrecord ...`]
 """
@@ -17,20 +17,24 @@ def die() -> None:
 
 def arm(step: int, when: str) -> None:
     """Let this process die at a step."""
-    append, done = SQLiteStore.append, [0]
+    done = [0]
 
-    def counted(self, *args, **options):
-        done[0] += 1
-        here = done[0] == step
-        if here and when == "before":
-            die()
-        try:
-            return append(self, *args, **options)
-        finally:
-            if here and when == "after":
+    def counting(write):
+        def counted(self, *args, **options):
+            done[0] += 1
+            here = done[0] == step
+            if here and when == "before":
                 die()
+            try:
+                return write(self, *args, **options)
+            finally:
+                if here and when == "after":
+                    die()
 
-    SQLiteStore.append = counted  # type: ignore[method-assign]  # dying is what this process is for
+        return counted
+
+    for name in ("append", "join"):
+        setattr(SQLiteStore, name, counting(getattr(SQLiteStore, name)))
 
 
 if __name__ == "__main__":

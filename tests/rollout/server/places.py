@@ -4,14 +4,16 @@ import asyncio
 import json
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
 import uvicorn
 
+from onrecord.machine.http_server import listen
 from onrecord.rollout.server.app import Proxy
-from onrecord.rollout.server.serving import listen
 from onrecord.rollout.server.settings import Settings
 from onrecord.rollout.trajectory import Policy
 
@@ -42,12 +44,28 @@ class ScriptedEngine:
                 if status is None:
                     self.close_connection = True
                     return
+                if isinstance(body, Iterator):
+                    self._stream(body)
+                    return
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 for name, value in {"content-length": str(len(data)), **headers}.items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(data)
+
+            def _stream(self, chunks):
+                """Send chunks as they come; the connection ends with the last one, or where an error ends them."""
+                self.close_connection = True
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("connection", "close")
+                self.end_headers()
+                with suppress(OSError):  # the client hung up
+                    for chunk in chunks:
+                        self.wfile.write(b"data: " + (chunk if chunk == b"[DONE]" else json.dumps(chunk).encode()))
+                        self.wfile.write(b"\n\n")
+                        self.wfile.flush()
 
             def log_message(self, *_args):
                 pass
@@ -109,11 +127,51 @@ def hangs_up(_engine, _asked):
     return None, {}, b""
 
 
+def streams(*words, finish="stop", wait=None, end=True, calls=None, error=None):
+    """A script entry: an engine like vLLM streams these words, a chunk each.
+
+    Before the word with the index `wait` it waits until the test releases it; without `end`, the connection breaks.
+    """
+
+    def chunks(engine, asked):
+        ids = asked.get("prompt") or asked["prompt_token_ids"]
+        head = {"id": f"s{len(engine.requests)}", "model": "policy"}
+        first = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+        if "prompt" not in asked:
+            yield {**head, "choices": [first], "prompt_token_ids": ids}
+        place, ended = 0, "tool_calls" if calls else finish
+        for index, word in enumerate([*words, ""]):
+            if index == wait:
+                assert engine.go_on.wait(90)
+            if index == len(words) and error:
+                yield {"error": {"message": error}}
+                return
+            if index == len(words) and not end:
+                return
+            last = index == len(words)
+            text = word + ("<|im_end|>" if last and finish == "stop" else "")
+            tokens = ids_of(engine.tokenizer, text)
+            scores = [-0.5 - (place + at) / 64 for at in range(len(tokens))]
+            place += len(tokens)
+            choice = {"index": 0, "token_ids": tokens, "finish_reason": ended if last else None}
+            if "prompt" in asked:
+                choice |= {"text": word, "logprobs": {"tokens": [str(id) for id in tokens], "token_logprobs": scores}}
+                choice |= {"prompt_token_ids": ids} if index == 0 else {}
+            else:
+                delta = {"tool_calls": calls} if last and calls else {"content": word} if word else {}
+                choice |= {"delta": delta, "logprobs": {"content": [{"logprob": score} for score in scores]}}
+            yield {**head, "choices": [choice]}
+        yield {**head, "choices": [], "usage": {"prompt_tokens": len(ids), "completion_tokens": place}}
+        yield b"[DONE]"
+
+    return lambda engine, asked: (200, {}, chunks(engine, asked))
+
+
 def waits(then):
     """A script entry: the engine waits until the test releases it, then does something."""
 
     def wait(engine, asked):
-        assert engine.go_on.wait(30)
+        assert engine.go_on.wait(90)
         return then(engine, asked)
 
     return wait
@@ -128,13 +186,11 @@ class RunningProxy:
         self.records = records
         listener = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        config = uvicorn.Config(
-            self.proxy.application(), log_level="critical", lifespan="on", timeout_graceful_shutdown=5
-        )
+        config = uvicorn.Config(self.proxy.front(), log_level="critical", lifespan="on", timeout_graceful_shutdown=5)
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=lambda: asyncio.run(self._serve(listener)))
         self.thread.start()
-        self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+        self.http = httpx.Client(base_url=self.url, timeout=90, trust_env=False)
 
     async def _serve(self, listener):
         await self.server.serve([listener])
@@ -145,7 +201,7 @@ class RunningProxy:
     def stop(self):
         self.http.close()
         self.server.should_exit = True
-        self.thread.join(30)
+        self.thread.join(90)
         assert not self.thread.is_alive()
 
     def new(self, **body):

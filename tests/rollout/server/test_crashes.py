@@ -62,7 +62,7 @@ def test_killed_at_every_step(start, engine, dying, step, when):
     with dying(str(STEPS.index(step) + 1), when) as mortal:
         with pytest.raises(httpx.TransportError):
             post(mortal.url, session, messages)
-        assert mortal.process.wait(20) == -signal.SIGKILL
+        assert mortal.process.wait(90) == -signal.SIGKILL
     engine.script.clear()
     asked = len(engine.requests)
     second = start()
@@ -83,7 +83,7 @@ def test_killed_while_the_engine_generates(start, engine, dying):
     first = start()
     session, messages = begun(first)
     first.stop()
-    assert engine.arrived.acquire(timeout=20)
+    assert engine.arrived.acquire(timeout=90)
     engine.script.append(waits(says("Nobody hears this.")))
     with dying("99", "after") as mortal, ThreadPoolExecutor(1) as threads:
         asked = threads.submit(post, mortal.url, session, messages)

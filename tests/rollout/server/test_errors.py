@@ -190,7 +190,8 @@ def test_an_engine_that_is_not_there(start):
     proxy = start(upstream="http://127.0.0.1:9")
     response = proxy.chat(proxy.new(), [USER])
     assert code_of(response) == (502, "upstream_failed")
-    assert "did not answer" in response.json()["error"]["message"]
+    said = "the engine accepts no connection at 127.0.0.1:9: Connection refused"
+    assert response.json()["error"]["message"] == said
 
 
 def test_an_engine_that_takes_too_long(start, engine):
@@ -208,6 +209,9 @@ def test_an_engine_that_takes_too_long(start, engine):
 def test_routes_that_do_not_exist(proxy):
     """An unknown path is 404 and a wrong method 405, in the same form as every refusal."""
     assert code_of(proxy.http.get("/nothing")) == (404, "no_such_route")
+    without = proxy.http.post("/v1/chat/completions", json={"messages": [USER]})
+    assert code_of(without) == (404, "no_such_route"), "a base URL without a session"
+    assert "POST /sessions" in without.json()["error"]["hint"]
     assert proxy.http.get("/sessions").status_code == 405
     assert proxy.http.put("/health").status_code == 405
 

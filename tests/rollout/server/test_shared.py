@@ -173,6 +173,41 @@ def test_weights_that_only_the_trainer_knows(start, engine):
     assert [record["weight_versions"][0][0] for record in proxy.record(session)["records"]] == ["7", ""]
 
 
+def test_an_announced_update_leaves_no_version_unknown(start, engine):
+    """While the trainer changes the weights, requests wait in the proxy: a continued turn has both versions."""
+    proxy = start(abort_policy="continue")
+    session = proxy.new()
+    proxy.http.post("/weights", json={"version": "1"})
+    assert code_of(proxy.http.post("/weights", json={"updating": "yes"})) == (400, "invalid_input")
+
+    def interrupted(engine, asked):
+        assert proxy.http.post("/weights", json={"updating": True}).json() == {"version": "1", "updating": True}
+        return aborts("Let me", version=None)(engine, asked)
+
+    engine.script.extend([interrupted, says(" see.", version=None)])
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(proxy.chat, session, [USER])
+        assert engine.arrived.acquire(timeout=90)
+        assert not engine.arrived.acquire(timeout=0.2), "the engine was asked while its weights were being changed"
+        proxy.http.post("/weights", json={"version": "2"})
+        assert message_of(running.result())["content"] == "Let me see."
+    (record,) = proxy.record(session)["records"]
+    assert [version for version, _count in record["weight_versions"]] == ["1", "2"]
+
+
+def test_an_update_that_never_ends_is_an_error(start, engine):
+    """If the version is not reported in time, the turn fails, and the same request works later."""
+    proxy = start(upstream_seconds=0.2)
+    session = proxy.new()
+    proxy.http.post("/weights", json={"updating": True})
+    assert code_of(proxy.chat(session, [USER])) == (502, "upstream_failed")
+    assert engine.requests == []
+    proxy.http.post("/weights", json={"version": "2"})
+    while (again := proxy.chat(session, [USER])).status_code == 502:
+        pass  # on a busy machine the engine may need longer than this proxy waits
+    message_of(again)
+
+
 def damage(proxy):
     """Change one character of a recorded turn on disk; the position of its event."""
     db = apsw.Connection(proxy.records.store.url.removeprefix("sqlite:///"))

@@ -9,10 +9,13 @@ from starlette.responses import JSONResponse, Response
 
 from onrecord.errors import OnrecordError
 from onrecord.rollout.server.settings import RETRY_AFTER_SECONDS
+from onrecord.rollout.streams import rest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from onrecord.rollout.server.streaming import Rendering
+    from onrecord.rollout.streams import Piece
     from onrecord.rollout.turns import Reply
 
 STATUSES = {
@@ -57,14 +60,9 @@ def answer_text(reply: Reply, request: dict[str, Any], *, id: str, prompt_length
     message = {"role": "assistant", "content": None} | dict(reply.message or {})
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
     if request.get("logprobs"):
-        choice["logprobs"] = {
-            "content": [
-                {"token": f"token_id:{id_}", "logprob": logprob, "bytes": None, "top_logprobs": []}
-                for id_, logprob in zip(reply.output_ids, reply.logprobs, strict=True)
-            ]
-        }
+        choice["logprobs"] = scored(reply.output_ids, reply.logprobs)
     sampled = len(reply.output_ids)
-    return _json({
+    return to_json({
         "id": id, "object": "chat.completion", "created": created, "model": request.get("model"),
         "choices": [choice],
         "usage": {
@@ -73,41 +71,86 @@ def answer_text(reply: Reply, request: dict[str, Any], *, id: str, prompt_length
     })  # fmt: skip
 
 
+def merged(texts: Sequence[str]) -> str:
+    """Several answers to one request as one, with a choice for each."""
+    said = [json.loads(text) for text in texts]
+    choices = [one["choices"][0] | {"index": index} for index, one in enumerate(said)]
+    sampled, prompt = sum(one["usage"]["completion_tokens"] for one in said), said[0]["usage"]["prompt_tokens"]
+    usage = {"prompt_tokens": prompt, "completion_tokens": sampled, "total_tokens": prompt + sampled}
+    return to_json(said[0] | {"choices": choices, "usage": usage})
+
+
 def respond(answer: str, request: dict[str, Any]) -> Response:
     """The answer as one body, or as a stream if the client asked for one."""
     if not request.get("stream"):
         return Response(answer.encode(), media_type="application/json")
-    options = request.get("stream_options")
-    with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-    # The whole answer is on record before the first chunk is sent, so there is nothing to wait for between chunks.
-    body = "".join(_chunks(json.loads(answer), with_usage=with_usage))
-    return Response(body.encode(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
+    return whole_stream(answer, lambda said: ChatChunks(request, said["id"], said["created"]))
 
 
-def _chunks(answer: dict[str, Any], *, with_usage: bool) -> Iterator[str]:
-    choice = answer["choices"][0]
-    message, finish = choice["message"], choice["finish_reason"]
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    for name, value in message.items():
-        if name == "tool_calls":
-            deltas += [{"tool_calls": [{**call, "index": index}]} for index, call in enumerate(value or [])]
-        elif name != "role" and value:
-            deltas.append({name: value})
-    scored = choice.get("logprobs")
-    chunks = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None} for delta in deltas]
-    chunks.append({"index": 0, "delta": {}, "logprobs": scored, "finish_reason": finish})
-    head = {name: answer[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    extra = {"usage": None} if with_usage else {}
-    for chunk in chunks:
-        yield _event({**head, "choices": [chunk], **extra})
-    if with_usage:
-        yield _event({**head, "choices": [], "usage": answer["usage"]})
-    yield "data: [DONE]\n\n"
+def whole_stream(answer: str, rendering: Callable[[dict[str, Any]], Rendering]) -> Response:
+    """A recorded answer as a stream: there is nothing to wait for between its chunks."""
+    said = json.loads(answer)
+    chunks = rendering(said)
+    body = chunks.begin() + chunks.end(answer, rest(said["choices"][0]["message"], {}))
+    return Response(body, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
 
-def _event(chunk: dict[str, Any]) -> str:
-    return f"data: {_json(chunk)}\n\n"
+class ChatChunks:
+    """A turn as the chunks of OpenAI's chat completions."""
+
+    def __init__(self, request: dict[str, Any], id: str, created: int) -> None:
+        options = request.get("stream_options")
+        self._usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        self._logprobs = bool(request.get("logprobs"))
+        self._head = {"id": id, "created": created, "model": request.get("model"), "object": "chat.completion.chunk"}
+        self._scored = 0
+
+    def begin(self) -> bytes:
+        """The role."""
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def piece(self, piece: Piece) -> bytes:
+        """A delta; with the logprobs of its tokens if the client wants them."""
+        if not piece.delta and not (self._logprobs and piece.ids):
+            return b""
+        self._scored += len(piece.ids)
+        return self._chunk(piece.delta, scored(piece.ids, piece.logprobs) if self._logprobs else None)
+
+    def end(self, answer: str, left: list[dict[str, Any]]) -> bytes:
+        """The rest, how it ended, and what it used."""
+        said = json.loads(answer)
+        choice = said["choices"][0]
+        rows = choice.get("logprobs")
+        rows = {"content": rows["content"][self._scored :]} if rows else None
+        chunks = [*map(self._chunk, left), self._chunk({}, rows, choice["finish_reason"])]
+        if self._usage:
+            chunks.append(event({**self._head, "choices": [], "usage": said["usage"]}))
+        return b"".join([*chunks, b"data: [DONE]\n\n"])
+
+    def error(self, error: OnrecordError) -> bytes:
+        """What clients of this protocol raise."""
+        return event(json.loads(bytes(problem_of(error).body)))
+
+    def _chunk(self, delta: dict[str, Any], rows: Any = None, finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": rows, "finish_reason": finish}
+        return event({**self._head, "choices": [choice], **({"usage": None} if self._usage else {})})
 
 
-def _json(value: dict[str, Any]) -> str:
+def scored(ids: Sequence[int], logprobs: Sequence[float]) -> dict[str, Any]:
+    """Sampled tokens as a client that asks for logprobs gets them."""
+    return {
+        "content": [
+            {"token": f"token_id:{id}", "logprob": logprob, "bytes": None, "top_logprobs": []}
+            for id, logprob in zip(ids, logprobs, strict=True)
+        ]
+    }
+
+
+def event(data: dict[str, Any], name: str = "") -> bytes:
+    """A server-sent event."""
+    return f"{f'event: {name}{chr(10)}' if name else ''}data: {to_json(data)}\n\n".encode()
+
+
+def to_json(value: Any) -> str:
+    """JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

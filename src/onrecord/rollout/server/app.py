@@ -4,52 +4,49 @@
     GET    /sessions/{id}                         its record; ?tokens=true with the ids
     DELETE /sessions/{id}                         give it up
     POST   /sessions/{id}/v1/chat/completions     a turn
-    POST   /sessions/{id}/v1/messages             the same in Anthropic's protocol
+    POST   /sessions/{id}/v1/completions          a turn without messages: text or token ids
+    POST   /sessions/{id}/v1/responses            a turn in OpenAI's Responses protocol
+    POST   /sessions/{id}/v1/messages             a turn in Anthropic's protocol
     POST   /sessions/{id}/samples                 freeze and read its samples; {"acknowledge": digest} confirms them
+    GET    /sessions/{id}/tree                    the session and its branches
     POST   /sessions/{id}/branches                a new session that shares its first turns
     POST   /sessions/{id}/reward                  a reward of the session or of one of its turns
     POST   /weights                               the version of the weights, for engines that do not name it
     GET    /v1/models, /sessions/{id}/v1/models   the engine's models
     GET    /health, /metrics
 
-A turn is its own task: it keeps running if its client hangs up, so the generated reply is recorded and the repeated
-request gets it. Everything that may take long or wait for the disk runs on threads; the loop is always free.
+Everything that may take long or wait for the disk runs on threads; the loop is always free.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from onrecord.aio import settled
 from onrecord.errors import (
     InvalidInput,
-    LeaseLost,
     NameTaken,
     OnrecordError,
-    ProxyBusy,
-    SessionClosed,
-    SessionErased,
     SessionNotFound,
-    SessionRetired,
-    StoreError,
     TooLarge,
-    TurnConflict,
 )
 from onrecord.log.head import refuse_ended
 from onrecord.log.names import is_ulid, make_ulid
 from onrecord.machine import entropy
-from onrecord.rollout.engines import check_request, load_json
-from onrecord.rollout.matching import canonical, same_json
+from onrecord.rollout.branches import branching
+from onrecord.rollout.engines import load_json
+from onrecord.rollout.matching import same_json
 from onrecord.rollout.recording import (
     POLICY_AGENT,
     REWARD,
@@ -59,29 +56,29 @@ from onrecord.rollout.recording import (
     record_reward,
     refuse_retired,
 )
-from onrecord.rollout.server import messages
-from onrecord.rollout.server.answers import problem, problem_of, respond
+from onrecord.rollout.server.answers import merged, problem, problem_of
+from onrecord.rollout.server.asking import CHAT, MESSAGES, RESPONSES, TEXT, Asking, passed
 from onrecord.rollout.server.chat import Chat
 from onrecord.rollout.server.guard import Guard
+from onrecord.rollout.server.hands import settled
 from onrecord.rollout.server.live import load, read
 from onrecord.rollout.server.metrics import CONTENT_TYPE, Metrics
 from onrecord.rollout.server.shelf import Shelf
+from onrecord.rollout.server.trees import Grove, KnownTree, answers_wanted
 from onrecord.rollout.server.upstream import Refusal, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from onrecord.rollout.server.asking import Protocol
     from onrecord.rollout.server.live import Live
     from onrecord.rollout.server.settings import Settings
     from onrecord.rollout.trajectory import Policy
     from onrecord.rollout.turns import Tokenizer
     from onrecord.session.session_store import SessionStore
 
-    Turn = asyncio.Task[str | Refusal]
-
-T = TypeVar("T")
 TAKEOVER_HEADER = "onrecord-takeover"
 """With the value `true`, the proxy takes the lease over from its present holder."""
 SESSION_FIELDS = ("name", "metadata", "group")
@@ -89,12 +86,13 @@ BRANCH_FIELDS = ("name", "turns")
 REWARD_FIELDS = ("reward", "turn", "name")
 RESAMPLE_HEADER = "onrecord-resample"
 """With the value `true`, a turn is generated again even if its answer is on record; the new answer replaces it."""
+LINE_HEADER = "onrecord-session"
+"""Of an answer with branches: the session that has the turn."""
 NAME_LIMIT = 200
 """The longest name of a version of weights, in characters."""
+_TURN = re.compile(r"/sessions/([^/]+)/v1/chat/completions\Z")
 LARGE_BODY = 64 * 1024
 """From this many bytes, a request is parsed on a thread."""
-_MOVED_ON = (LeaseLost, SessionClosed, SessionErased, SessionRetired, StoreError)
-"""Errors after which memory may differ from the record."""
 
 
 class Proxy:
@@ -103,19 +101,20 @@ class Proxy:
     def __init__(self, records: SessionStore, tokenizer: Tokenizer, settings: Settings, policy: Policy) -> None:
         self.records = records
         self.settings = settings.checked()
-        self.policy = policy.checked()
+        self.policy = policy = (branching(policy) if settings.branches else policy).checked()
         self.metrics = Metrics()
         self.upstream = Upstream(settings)
         self.chat = Chat(settings, self.upstream, self.metrics, records.clock)
         bring = partial(load, records, tokenizer=tokenizer, policy=policy, lease_seconds=settings.lease_seconds)
         self.shelf = Shelf(bring, settings.memory_sessions, self.metrics)
-        self.draining = False
-        self._turns: set[Turn] = set()
+        self.asking = Asking(self.chat, self.shelf, self.metrics)
+        self.grove = Grove(records, self.shelf, self.policy)
         self._stop_at = 0.0
 
     def application(self) -> Starlette:
         """The proxy as an ASGI application."""
-        routes = [
+        routes = [  # Starlette tries them in this order: the busiest comes first
+            Route("/sessions/{id}/v1/chat/completions", self.complete, methods=["POST"]),
             Route("/health", self.health),
             Route("/metrics", self.show_metrics),
             Route("/v1/models", self.models),
@@ -124,10 +123,12 @@ class Proxy:
             Route("/sessions", self.create, methods=["POST"]),
             Route("/sessions/{id}", self.show, methods=["GET"]),
             Route("/sessions/{id}", self.delete, methods=["DELETE"]),
+            Route("/sessions/{id}/tree", self.tree, methods=["GET"]),
             Route("/sessions/{id}/branches", self.branch, methods=["POST"]),
             Route("/sessions/{id}/reward", self.reward, methods=["POST"]),
             Route("/sessions/{id}/samples", self.samples, methods=["POST"]),
-            Route("/sessions/{id}/v1/chat/completions", self.complete, methods=["POST"]),
+            Route("/sessions/{id}/v1/completions", self.complete_text, methods=["POST"]),
+            Route("/sessions/{id}/v1/responses", self.respond, methods=["POST"]),
             Route("/sessions/{id}/v1/messages", self.message, methods=["POST"]),
         ]
         handlers: dict[Any, Callable[..., Any]] = {
@@ -136,6 +137,10 @@ class Proxy:
         guard = Middleware(Guard, settings=self.settings)
         return Starlette(routes=routes, exception_handlers=handlers, middleware=[guard], lifespan=self._lifespan)
 
+    def front(self) -> ASGIApp:
+        """The same application, with a short way to the busiest route: Starlette's takes as long as half a turn."""
+        return Front(self.application(), Guard(_nowhere, self.settings), self.complete)
+
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         yield
@@ -143,21 +148,21 @@ class Proxy:
 
     def stop_taking(self) -> None:
         """Accept no more turns: running ones have until the end of the drain."""
-        if not self.draining:
-            self.draining = True
+        if not self.asking.draining:
+            self.asking.draining = True
             self._stop_at = asyncio.get_running_loop().time() + self.settings.drain_seconds
 
     def hurry(self) -> None:
         """Cancel the running turns: on record they began and did not end."""
-        for turn in self._turns:
+        for turn in self.asking.turns:
             turn.cancel()
 
     async def drain(self) -> None:
         """Let running turns finish, for a while; then evict every session."""
         self.stop_taking()
-        if self._turns:
+        if self.asking.turns:
             left = max(0.0, self._stop_at - asyncio.get_running_loop().time())
-            _done, late = await asyncio.wait(self._turns, timeout=left)
+            _done, late = await asyncio.wait(self.asking.turns, timeout=left)
             self.hurry()
             await asyncio.gather(*late, return_exceptions=True)
         await self.shelf.clear()
@@ -167,8 +172,8 @@ class Proxy:
 
     async def health(self, _request: Request) -> Response:
         """The health check. It waits for nothing."""
-        status = "draining" if self.draining else "ok"
-        return JSONResponse({"status": status, "turns_in_flight": len(self._turns), "sessions": len(self.shelf)})
+        status, running = "draining" if self.asking.draining else "ok", len(self.asking.turns)
+        return JSONResponse({"status": status, "turns_in_flight": running, "sessions": len(self.shelf)})
 
     async def show_metrics(self, _request: Request) -> Response:
         """What Prometheus reads."""
@@ -176,16 +181,19 @@ class Proxy:
 
     async def models(self, _request: Request) -> Response:
         """The engine's list of models, unchanged: clients ask for it to see whether the endpoint works."""
-        return _passed(await self.upstream.models())
+        return passed(await self.upstream.models())
 
     async def report_weights(self, request: Request) -> Response:
         """Take note of the weights that the engine has from now on; replies that name none are recorded with it."""
         asked = await self._body(request)
-        _refuse_unknown(asked, ("version",), "weights")
+        _refuse_unknown(asked, ("version", "updating"), "weights")
         version = asked.get("version")
+        if asked.get("updating") is True and version is None:
+            self.chat.report_weights(None)
+            return JSONResponse({"version": self.chat.weights, "updating": True})
         if not isinstance(version, str | int) or isinstance(version, bool) or not 0 < len(str(version)) <= NAME_LIMIT:
             raise InvalidInput(f"version must be text of at most {NAME_LIMIT} characters, or an integer")
-        self.chat.weights = str(version)
+        self.chat.report_weights(str(version))
         return JSONResponse({"version": self.chat.weights})
 
     async def create(self, request: Request) -> Response:
@@ -236,25 +244,41 @@ class Proxy:
 
     async def delete(self, request: Request) -> Response:
         """Give a session up, and cancel its running turn."""
-        live = await self._live(request)
+        if self.settings.branches:
+            await self.grove.delete(_session_id(request), self._give_up)
+        else:
+            await self._give_up(await self._live(request))
+        return Response(status_code=204)
+
+    async def _give_up(self, live: Live) -> None:
         if live.turn is not None:
             live.turn.cancel()
             await asyncio.wait([live.turn])
-        await self._on(live, settled(live.delete))
+        await self.asking.on(live, settled(live.delete))
         self.shelf.drop(live)
-        return Response(status_code=204)
+
+    async def tree(self, request: Request) -> Response:
+        """A session and its branches."""
+        id = _session_id(request)
+        return JSONResponse(await settled(partial(self.grove.about, id)))
 
     async def samples(self, request: Request) -> Response:
         """Freeze and read the samples; or, with their digest, record that the trainer has them."""
-        asked = await self._body(request, empty=True)
-        live = await self._live(request)
+        asked, id = await self._body(request, empty=True), _session_id(request)
         digest = asked.get("acknowledge")
+        if self.settings.branches:
+            if digest is not None:
+                await self.grove.acknowledge(id, str(digest), self.asking.on)
+                return JSONResponse({"session_id": id, "digest": digest, "retired": True})
+            _refuse_unknown(asked, SAMPLE_OPTIONS, "samples")
+            return JSONResponse(await self.grove.samples(id, asked, self.asking.on))
+        live = await self._live(request)
         if digest is not None:
-            await self._on(live, settled(partial(live.acknowledge, str(digest))))
+            await self.asking.on(live, settled(partial(live.acknowledge, str(digest))))
             self.shelf.drop(live)
             return JSONResponse({"session_id": live.id, "digest": digest, "retired": True})
         _refuse_unknown(asked, SAMPLE_OPTIONS, "samples")
-        return await self._on(live, settled(lambda: JSONResponse(live.samples(asked))))
+        return await self.asking.on(live, settled(lambda: JSONResponse(live.samples(asked))))
 
     async def reward(self, request: Request) -> Response:
         """Record a reward; it needs no lease, and may come after the samples were frozen."""
@@ -290,94 +314,57 @@ class Proxy:
     def _new_name(self) -> str:
         return f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
 
+    # Turns, in each protocol
+
     async def complete(self, request: Request) -> Response:
         """A turn of a session."""
-        try:
-            response = await self._complete(request)
-        except OnrecordError as error:
-            response = problem_of(error)
-        self.metrics.answers.labels(str(response.status_code)).inc()
-        return response
+        return await self._turn(request, CHAT)
+
+    async def complete_text(self, request: Request) -> Response:
+        """A turn of a session whose prompt has no messages."""
+        return await self._turn(request, TEXT)
+
+    async def respond(self, request: Request) -> Response:
+        """A turn of a session in OpenAI's Responses protocol."""
+        return await self._turn(request, RESPONSES)
 
     async def message(self, request: Request) -> Response:
         """A turn of a session in Anthropic's protocol."""
+        return await self._turn(request, MESSAGES)
+
+    async def _turn(self, request: Request, protocol: Protocol) -> Response:
         try:
             asked = await self._body(request)
-            live = await self._live(request)
-            answer = await self._answer(request, messages.to_chat(asked, live.arguments()))
-            response = _passed(answer) if isinstance(answer, Refusal) else messages.respond(answer, asked)
+            self.asking.refuse_draining()
+            how = {"takeover": _takes_over(request), "resample": _says_yes(request, RESAMPLE_HEADER)}
+            if self.settings.branches and protocol is not TEXT:
+                response = await self._on_tree(_session_id(request), asked, how, protocol)
+            else:
+                live = await self._live(request)
+                turn, flow = self.asking.turn(live, await protocol.to_chat(asked, live), how)
+                response = await self.asking.response(turn, flow, protocol, asked)
         except OnrecordError as error:
-            plain = problem_of(error)
-            response = messages.refused(plain.status_code, error, _retry_header(plain))
-        self.metrics.answers.labels(str(response.status_code)).inc()
+            response = protocol.refused(error)
+        self.metrics.labelled(self.metrics.answers, str(response.status_code)).inc()
         return response
 
-    async def _complete(self, request: Request) -> Response:
-        asked = await self._body(request)
-        answer = await self._answer(request, asked)
-        return _passed(answer) if isinstance(answer, Refusal) else respond(answer, asked)
-
-    async def _answer(self, request: Request, asked: dict[str, Any]) -> str | Refusal:
-        """The recorded answer to a chat request, or the engine's refusal."""
-        if self.draining:
-            raise ProxyBusy("this proxy is shutting down")
-        check_request(asked)
-        wanted = canonical({name: value for name, value in asked.items() if not name.startswith("stream")})
-        live = await self._live(request)
-        turn = live.turn
-        if turn is None:
-            how = {"takeover": _takes_over(request), "resample": _says_yes(request, RESAMPLE_HEADER)}
-            turn = self._start(live, asked, wanted, how)
-        elif live.asked == wanted:
-            self.metrics.joined.inc()
+    async def _on_tree(self, root: str, asked: dict[str, Any], how: dict[str, bool], protocol: Protocol) -> Response:
+        chat = await protocol.to_chat(asked, KnownTree(self.grove, root))
+        count = answers_wanted(chat)
+        started = await self.grove.start(root, chat, how, self.asking, count)
+        if count == 1:
+            ((live, turn, flow),) = started
+            response = await self.asking.response(turn, flow, protocol, asked)
         else:
-            raise TurnConflict("another turn of this session is running", hint="wait for its answer")
-        await asyncio.wait([turn])
-        if turn.cancelled() and self.draining:
-            raise ProxyBusy("this proxy stopped before the turn ended")
-        if turn.cancelled():
-            raise SessionRetired("the session was deleted while its turn was running")
-        return turn.result()
+            live = started[0][0]
+            outcomes = [await self.asking.outcome(turn) for _live, turn, _flow in started]
+            refusals = [one for one in outcomes if isinstance(one, Refusal)]
+            answers = [one for one in outcomes if isinstance(one, str)]
+            response = passed(refusals[0]) if refusals else protocol.respond(merged(answers), asked)
+        response.headers[LINE_HEADER] = live.id
+        return response
 
     # Behind them
-
-    def _start(self, live: Live, asked: dict[str, Any], wanted: str, how: dict[str, bool]) -> Turn:
-        if len(self._turns) >= self.settings.turns_limit:
-            raise ProxyBusy(f"this proxy is running {len(self._turns):,} turns, its limit")
-        turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked, how)))
-        live.turn, live.asked = turn, wanted
-        self._turns.add(turn)
-        self.metrics.in_flight.set(len(self._turns))
-
-        def ended(turn: Turn) -> None:
-            live.turn = live.asked = None
-            self._turns.discard(turn)
-            self.metrics.in_flight.set(len(self._turns))
-            if not turn.cancelled():
-                turn.exception()  # a waiting request gets the error; without one, the record has it
-
-        turn.add_done_callback(ended)
-        return turn
-
-    async def _turn(self, live: Live, asked: dict[str, Any], how: dict[str, bool]) -> str | Refusal:
-        try:
-            return await self.chat.turn(live, asked, **how)
-        except Exception:
-            if live.has_open_turn:  # its end could not be recorded: releasing the lease implies it
-                self.shelf.evict(live)
-            raise
-
-    async def _on(self, live: Live, step: Awaitable[T]) -> T:
-        """Run a step on a session. If memory may now differ from the record, evict the session."""
-        live.users += 1
-        try:
-            return await step
-        except Exception as error:
-            if isinstance(error, _MOVED_ON) or not isinstance(error, OnrecordError):
-                self.shelf.evict(live)
-            raise
-        finally:
-            live.users -= 1
 
     async def _live(self, request: Request) -> Live:
         return await self.shelf.get(_session_id(request), takeover=_takes_over(request))
@@ -401,19 +388,40 @@ class Proxy:
         return asked
 
 
+class Front:
+    """An ASGI application that runs turns itself, and leaves everything else to another one."""
+
+    def __init__(self, app: ASGIApp, guard: Guard, complete: Callable[[Request], Awaitable[Response]]) -> None:
+        self._app, self._guard, self._complete = app, guard, complete
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http" or scope["method"] != "POST" or (turn := _TURN.match(scope["path"])) is None:
+            await self._app(scope, receive, send)
+            return
+        response = self._guard.refusal(Headers(scope=scope), "POST")
+        if response is None:
+            scope["path_params"] = {"id": turn[1]}
+            request = Request(scope, receive, send)
+            try:
+                response = await self._complete(request)
+            except ClientDisconnect as gone:
+                response = await _gone(request, gone)
+            except Exception as error:
+                await (await _broken(request, error))(scope, receive, send)
+                raise  # the server reports it
+        await response(scope, receive, send)
+
+
+async def _nowhere(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """What is behind a guard that is only asked."""
+
+
 def _refuse_unknown(asked: dict[str, Any], known: Sequence[str], what: str) -> None:
     """Refuse a field that would have no effect: it may be a misspelled one."""
     unknown = set(asked) - set(known)
     if unknown:
         raise InvalidInput(f"unknown field {min(unknown)!r:.80}", hint=f"the fields of {what}: {', '.join(known)}")
-
-
-def _passed(answer: Refusal) -> Response:
-    return Response(answer.body, answer.status, headers=dict(answer.headers))
-
-
-def _retry_header(response: Response) -> dict[str, str]:
-    return {name: value for name, value in response.headers.items() if name == "retry-after"}
 
 
 def _takes_over(request: Request) -> bool:
@@ -439,7 +447,8 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 async def _no_such_route(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # as above
-    return problem(error.status_code, "no_such_route", str(error.detail), headers=error.headers)
+    hint = "POST /sessions creates a session; its base URL is /sessions/{session_id}/v1"
+    return problem(error.status_code, "no_such_route", str(error.detail), hint=hint, headers=error.headers)
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, TrajectoryMoved
+from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, LogMoved, TrajectoryMoved
+from onrecord.rollout.matching import canonical
 from onrecord.rollout.recording import open_rollout, read_lane, refuse_retired
+from onrecord.rollout.server.completions import is_text, text_turn
 from onrecord.rollout.server.messages import arguments_of
 from onrecord.rollout.turns import ChatRequest, Reply
 
 if TYPE_CHECKING:
     import asyncio
     from array import array
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from onrecord.rollout.lane import Lane
     from onrecord.rollout.recording import Intent, Rollout
+    from onrecord.rollout.server.streaming import Flow
     from onrecord.rollout.server.upstream import Refusal
     from onrecord.rollout.trajectory import Policy, Prepared
-    from onrecord.rollout.turns import Tokenizer, TurnRecord
+    from onrecord.rollout.turns import Span, Tokenizer, TurnRecord
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
 
 T = TypeVar("T")
 _NOT_THE_TURN = ("messages", "tools", "stream", "stream_options")
 """Fields that do not identify a turn: a retry may ask for a stream even if the first request did not."""
+
+
+def key_of(chat: dict[str, Any]) -> str:
+    """What identifies a running request: the same one again joins its turn."""
+    return canonical({name: value for name, value in chat.items() if not name.startswith("stream")})
+
+
+WARY_TURNS = 8
+"""How long a proxy that lost the lease of a session expects to lose it again, in turns of that session."""
 
 
 class Begun(NamedTuple):
@@ -52,11 +65,19 @@ class Live:
         self.lease_seconds = lease_seconds
         self.turn: asyncio.Task[str | Refusal] | None = None
         """The running turn; only the event loop uses this field."""
-        self.asked: object = None
+        self.flow: Flow | None = None
+        """What that turn has said so far, if its engine streams."""
+        self.asked: dict[str, Any] | None = None
         """The request of that turn."""
+        self._asked_key: str | None = None
+        """Its key, once it was needed: a turn that runs alone needs none."""
         self.users = 0
         """How many requests are using it."""
+        self.has_open_turn = False
+        """Whether a turn began here and its end is not on record."""
         self._lock = Lock()
+        self._wary = 0
+        """For how many turns to look first whether the lease is still ours: to lose it costs a refused step."""
 
     @property
     def holder(self) -> dict[str, object]:
@@ -69,39 +90,66 @@ class Live:
         """Whether no request uses it."""
         return self.turn is None and not self.users
 
-    @property
-    def has_open_turn(self) -> bool:
-        """Whether a turn began and its end is not on record."""
-        return self.rollout.lane.open is not None
+    def asks(self, key: str) -> bool:
+        """Whether the running turn has the request with this key."""
+        if self.asked is None:
+            return False
+        if self._asked_key is None:
+            self._asked_key = key_of(self.asked)
+        return self._asked_key == key
+
+    def take(self, turn: asyncio.Task[str | Refusal], asked: dict[str, Any], flow: Flow | None) -> None:
+        """A turn runs from now on."""
+        self.turn, self.asked, self.flow, self._asked_key = turn, asked, flow, None
 
     def begin(self, request: dict[str, Any], *, takeover: bool = False, resample: bool = False) -> Begun | str:
         """Prepare a turn and record its intent; or return the recorded answer.
 
         Another proxy may have had the lease in the meantime. So a request is refused, and a recorded answer returned,
-        only while the lease is still ours. If it is not, the lease is acquired again and the request judged again.
+        only while the lease is still ours. If it is not, the lease is acquired again and the request judged again;
+        between two turns of the other proxy, the intent takes it over.
         """
+        with self._lock:
+            try:
+                joining = None
+                if self._wary:
+                    self._wary -= 1
+                    if self.rollout.is_overtaken():
+                        self._wary = WARY_TURNS
+                        if not self.rollout.may_join():
+                            raise LeaseLost("another proxy has this session")
+                        joining = self.lease_seconds
+                return self._begin(request, resample=resample, joining=joining)
+            except (LeaseLost, LogMoved):
+                self._wary = WARY_TURNS
+                self.rollout.regain(takeover=takeover, lease_seconds=self.lease_seconds)
+                return self._begin(request, resample=resample)
+
+    def _begin(self, request: dict[str, Any], *, resample: bool, joining: float | None = None) -> Begun | str:
         options = {name: value for name, value in request.items() if name not in _NOT_THE_TURN}
         asked = ChatRequest(request["messages"], request.get("tools"), options, resample=resample)
         model = str(request.get("model") or "")
-        with self._lock:
-            try:
-                return self._begin(asked, model)
-            except LeaseLost:
-                self.rollout.regain(takeover=takeover, lease_seconds=self.lease_seconds)
-                return self._begin(asked, model)
-
-    def _begin(self, asked: ChatRequest, model: str) -> Begun | str:
         try:
-            prepared = self.rollout.prepare(asked, self.tokenizer)
+            prepared = self._prepare(asked, request)
         except (InvalidInput, TrajectoryMoved):
             self._must_be_current()
             raise
         if prepared.answer is not None:
             self._must_be_current()
             return prepared.answer
-        intent = self.rollout.intend(prepared, model=model)
-        decode = getattr(self.tokenizer, "text_of", None)
-        return Begun(prepared, prepared.prompt_ids, intent, self._unfinished(prepared), decode, self.id)
+        unfinished, decode = self._unfinished(prepared), getattr(self.tokenizer, "text_of", None)
+        intent = self.rollout.intend(prepared, model=model, joining=joining)
+        self.has_open_turn = True
+        return Begun(prepared, prepared.prompt_ids, intent, unfinished, decode, self.id)
+
+    def _prepare(self, asked: ChatRequest, request: dict[str, Any]) -> Prepared:
+        trajectory, text = self.rollout.trajectory, "prompt" in request
+        if is_text(trajectory) not in (None, text):
+            has, wants = ("text", "chat") if is_text(trajectory) else ("chat", "text")
+            raise InvalidInput(f"this session has {has} turns; it cannot have {wants} turns too")
+        if text:
+            return self.rollout.prepare(*text_turn(trajectory, self.tokenizer, request, asked))
+        return self.rollout.prepare(asked, self.tokenizer)
 
     def _must_be_current(self) -> None:
         if not self.rollout.is_current:
@@ -129,32 +177,67 @@ class Live:
 
     def arguments(self) -> dict[str, str]:
         """The arguments of the recorded calls, by the id of the call."""
-        return arguments_of(self.rollout.trajectory.messages)
+        with self._lock:
+            return arguments_of(self.rollout.trajectory.messages)
+
+    def conversation(self, response: str) -> list[dict[str, Any]]:
+        """The messages up to the recorded answer with this id."""
+        with self._lock:
+            for _look in range(2):
+                trajectory = self.rollout.trajectory
+                for anchor, record in zip(trajectory.anchors, trajectory.records, strict=False):
+                    if record.response_id == response:
+                        return trajectory.messages[:anchor]
+                self.rollout.refresh()  # another proxy may have answered it
+        raise InvalidInput(f"this session has no response {response!r:.100}")
 
     def commit(self, intent: Intent, reply: Reply) -> None:
         """Record a reply as committed."""
-        with self._lock:
-            self.rollout.commit(intent, reply)
+        with self._ending():
+            self.rollout.end(intent, reply)
 
     def abort(self, intent: Intent, reply: Reply) -> None:
         """Record an aborted reply as provisional."""
-        with self._lock:
+        with self._ending():
             self.rollout.abort(intent, reply)
+
+    def stream(self, intent: Intent, ids: Sequence[int], logprobs: Sequence[float], weights: Sequence[Span]) -> None:
+        """Record what the engine has streamed since the last time."""
+        with self._lock:
+            self.rollout.stream(intent, ids, logprobs, weights)
 
     def fail(self, intent: Intent, reason: str) -> None:
         """Record that the engine failed."""
-        with self._lock:
+        with self._ending():
             self.rollout.fail(intent, reason)
 
     def withdraw(self, intent: Intent, reason: str) -> None:
         """Withdraw an intent."""
-        with self._lock:
+        with self._ending():
             self.rollout.withdraw(intent, reason)
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        with self._lock:
+            yield
+            self.has_open_turn = False
+
+    def fold(self) -> None:
+        """Fold what was recorded last. Steps return before that: until the next one there is time for it."""
+        with self._lock:
+            self.rollout.session.head, self.rollout.lane  # noqa: B018  # reading them folds
 
     def renew(self, seconds: float) -> None:
         """Renew the lease for so many seconds from now."""
         with self._lock:
             self.rollout.renew(seconds)
+
+    @contextmanager
+    def seen(self) -> Iterator[Lane]:
+        """Its lane with all that is on record; nothing changes it meanwhile."""
+        with self._lock:
+            self.rollout.session.refresh()
+            yield self.rollout.refresh().lane
 
     def describe(self, *, tokens: bool) -> dict[str, Any]:
         """What is on record, as JSON."""
@@ -229,6 +312,7 @@ def describe(session: Session, lane: Lane, *, tokens: bool) -> dict[str, Any]:
         "head": trajectory.head,
         "discarded": {"turns": trajectory.discarded_turns, "tokens": trajectory.discarded_tokens},
         "turn_under_way": lane.open is not None,
+        "tokens_so_far": 0 if lane.open is None else lane.open.streamed,
         "frozen": None if lane.frozen is None else lane.frozen.digest,
         "messages": trajectory.messages,
         "records": [

@@ -10,12 +10,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from onrecord.errors import InvalidInput
+from onrecord.rollout.server.answers import event, problem_of, to_json, whole_stream
+from onrecord.rollout.server.blocks import CALL, TEXT, THINKING, Blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from starlette.responses import Response
 
     from onrecord.errors import OnrecordError
 
@@ -72,17 +76,18 @@ def arguments_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def respond(answer: str, request: Mapping[str, Any]) -> Response:
     """A recorded answer as a message, or as a stream of events if the client asked for one."""
-    message = _message(json.loads(answer))
-    if not request.get("stream"):
-        return JSONResponse(message)
-    body = "".join(f"event: {event['type']}\ndata: {_json(event)}\n\n" for event in _events(message))
-    return Response(body.encode(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
+    if request.get("stream"):
+        return whole_stream(answer, lambda said: MessageEvents(request, said["id"], said["created"]))
+    return JSONResponse(_message(json.loads(answer)))
 
 
 def refused(status: int, error: OnrecordError, headers: Mapping[str, str]) -> Response:
     """A refusal in the form that clients of this protocol expect."""
-    about = {"type": _ERRORS.get(status, "api_error"), "message": error.message, "code": error.code, "hint": error.hint}
-    return JSONResponse({"type": "error", "error": about}, status, headers=dict(headers))
+    return JSONResponse({"type": "error", "error": _about(status, error)}, status, headers=dict(headers))
+
+
+def _about(status: int, error: OnrecordError) -> dict[str, Any]:
+    return {"type": _ERRORS.get(status, "api_error"), "message": error.message, "code": error.code, "hint": error.hint}
 
 
 def _message(answer: dict[str, Any]) -> dict[str, Any]:
@@ -107,26 +112,65 @@ def _message(answer: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _events(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The events that add up to a message."""
-    begun = message | {"content": [], "stop_reason": None, "usage": message["usage"] | {"output_tokens": 0}}
-    yield {"type": "message_start", "message": begun}
-    for index, block in enumerate(message["content"]):
-        if block["type"] == "text":
-            empty, deltas = {"type": "text", "text": ""}, [{"type": "text_delta", "text": block["text"]}]
-        elif block["type"] == "thinking":
+class MessageEvents(Blocks):
+    """A turn as the events of Anthropic's protocol."""
+
+    def __init__(self, asked: Mapping[str, Any], id: str, _created: int) -> None:
+        super().__init__()
+        self._message: dict[str, Any] = {
+            "id": id,
+            "type": "message",
+            "role": "assistant",
+            "model": asked.get("model"),
+            "content": [],
+        }
+
+    def begin(self) -> bytes:
+        """A message that has said nothing yet. What it uses is known at its end."""
+        usage = {"input_tokens": 0, "output_tokens": 0}
+        begun = {**self._message, "stop_reason": None, "stop_sequence": None, "usage": usage}
+        return _event("message_start", message=begun)
+
+    def end(self, answer: str, left: list[dict[str, Any]]) -> bytes:
+        """The rest, why it ended, and what it used."""
+        said = _message(json.loads(answer))
+        made = b"".join(map(self.take, left)) + self.finish()
+        ended = {"stop_reason": said["stop_reason"], "stop_sequence": None}
+        return made + _event("message_delta", delta=ended, usage=said["usage"]) + _event("message_stop")
+
+    def error(self, error: OnrecordError) -> bytes:
+        """What clients of this protocol raise."""
+        return _event("error", error=_about(problem_of(error).status_code, error))
+
+    def opened(self) -> bytes:
+        """A block begins."""
+        empty: dict[str, Any] = {"type": "text", "text": ""}
+        if self.kind == THINKING:
             empty = {"type": "thinking", "thinking": "", "signature": ""}
-            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}]
-        else:
-            empty = block | {"input": {}}
-            deltas = [{"type": "input_json_delta", "partial_json": _json(block["input"])}]
-        yield {"type": "content_block_start", "index": index, "content_block": empty}
-        for delta in deltas:
-            yield {"type": "content_block_delta", "index": index, "delta": delta}
-        yield {"type": "content_block_stop", "index": index}
-    ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
-    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": message["usage"]["output_tokens"]}}
-    yield {"type": "message_stop"}
+        elif self.kind == CALL:
+            empty = {"type": "tool_use", "id": self.call["id"], "name": self.call["name"], "input": {}}
+        return _event("content_block_start", index=self.index, content_block=empty)
+
+    def added(self, text: str) -> bytes:
+        """Its text grows. Arguments are sent when they are whole: those that are not JSON get another form."""
+        if self.kind == CALL:
+            return b""
+        name = "text" if self.kind == TEXT else "thinking"
+        return self._delta({"type": f"{name}_delta", name: text})
+
+    def closed(self) -> bytes:
+        """It is whole."""
+        made = b""
+        if self.kind == CALL:
+            made = self._delta({"type": "input_json_delta", "partial_json": to_json(_input(self.text))})
+        return made + _event("content_block_stop", index=self.index)
+
+    def _delta(self, delta: dict[str, Any]) -> bytes:
+        return _event("content_block_delta", index=self.index, delta=delta)
+
+
+def _event(kind: str, **about: Any) -> bytes:
+    return event({"type": kind, **about}, kind)
 
 
 def _assistant(blocks: Sequence[Mapping[str, Any]], known: Mapping[str, str]) -> dict[str, Any]:
@@ -188,7 +232,3 @@ def _input(arguments: Any) -> Any:
     except ValueError:
         return {"arguments": arguments}
     return parsed if isinstance(parsed, dict) else {"arguments": arguments}
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

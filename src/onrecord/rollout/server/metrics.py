@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+M = TypeVar("M", Counter, Histogram)
 
 
 class Metrics:
@@ -45,6 +50,19 @@ class Metrics:
             "onrecord_rollout_record_seconds", "How long recording a step of a turn took", ["step"],
             buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
+
+        self._found: dict[tuple[Counter | Histogram, str], Any] = {}
+
+    def labelled(self, metric: M, label: str) -> M:
+        """A metric with its label; looking that up in the library costs more than counting."""
+        found: M | None = self._found.get((metric, label))
+        if found is None:
+            found = self._found[metric, label] = metric.labels(label)
+        return found
+
+    def recorded(self, step: str, seconds: float) -> None:
+        """Count how long a step took."""
+        self.labelled(self.record_seconds, step).observe(seconds)
 
     def page(self) -> bytes:
         """All metrics in Prometheus' text format."""

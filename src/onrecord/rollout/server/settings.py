@@ -17,7 +17,6 @@ ABORT_POLICIES = (RETRY, CONTINUE, PASS, UNAVAILABLE)
 """What happens to an aborted turn: retry it, continue it, pass the abort to the client, or answer 503."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 DEFAULT_PORT = 8700
-PORT_LIMIT = 65_535
 BODY_LIMIT = 32 * 1024 * 1024
 """The largest body of a request, in bytes."""
 REPLY_LIMIT = 64 * 1024 * 1024
@@ -28,6 +27,8 @@ MEMORY_SESSIONS = 1_024
 """How many sessions stay in memory; the least recently used one is evicted first and reloaded from its log."""
 STEPS_AT_ONCE = 16
 """How many steps are recorded at once. They share a commit; more would only delay `/health`."""
+PARTIALS_AT_ONCE = 4
+"""How many of them may be the ids of streams that are still running."""
 RETRIES = 8
 """How often an aborted turn is retried before the client gets the abort."""
 RETRY_PAUSE_SECONDS = 0.05
@@ -70,6 +71,10 @@ class Settings(NamedTuple):
     lease_seconds: float = LEASE_SECONDS
     more_upstreams: tuple[str, ...] = ()
     """Further engines with the same weights; each session stays with one of them."""
+    branches: bool = False
+    """Whether a request that does not continue its session starts a branch of it."""
+    whole_streams: bool = False
+    """Whether a client that asks for a stream gets its chunks only after the commit."""
     parse: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     """Finds the tool calls in the text of a reply; None: those between `<tool_call>` marks."""
 
@@ -95,8 +100,6 @@ class Settings(NamedTuple):
                 hint="set a token, or listen on 127.0.0.1",
                 step="need_token",
             )
-        if not 0 <= self.port <= PORT_LIMIT:
-            raise InvalidInput(f"the port must be 0 to {PORT_LIMIT}, not {self.port}", hint="port 0 picks a free one")
         for name, least in (("retries", 0), ("body_limit", 1), ("turns_limit", 1), ("memory_sessions", 1)):
             if getattr(self, name) < least:
                 raise InvalidInput(f"{name} must be at least {least}, not {getattr(self, name)}")

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onrecord.aio import settled
 from onrecord.errors import LeaseHeld, OnrecordError
+from onrecord.rollout.server.hands import settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -36,6 +36,10 @@ class Shelf:
     def peek(self, id: str) -> Live | None:
         """The session if it is in memory."""
         return self._live.get(id)
+
+    def running(self, key: str) -> dict[str, bool]:
+        """The sessions with a running turn, and whether it has the request with this key."""
+        return {id: live.asks(key) for id, live in self._live.items() if live.turn is not None}
 
     async def get(self, id: str, *, takeover: bool = False) -> Live:
         """The session, from memory or from its log."""

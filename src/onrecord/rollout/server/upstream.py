@@ -1,27 +1,26 @@
-"""The upstream: the engine behind the proxy. One request, one whole reply."""
+"""The upstream: the engine behind the proxy. One request; one whole reply, or chunks as they come."""
 
 from __future__ import annotations
 
-import sys
-from importlib.util import find_spec
+from contextlib import aclosing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-import httpx
-
 from onrecord.errors import BadReply, UpstreamFailed
-from onrecord.rollout.engines import endpoint, load_json
+from onrecord.rollout.engines import endpoint
+from onrecord.rollout.server.engine_json import load
 from onrecord.rollout.server.settings import CONNECT_SECONDS, DOWN_SECONDS, IDLE_SECONDS, REPLY_LIMIT, Settings
+from onrecord.rollout.server.wire import Silent, TooLong, Unreachable, Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
+    from onrecord.rollout.server.wire import Answer
+
+OK = 200
 _PASSED_ON = ("content-type", "retry-after")
 """The headers of a refusal that the client gets."""
-
-
-_HEADERS = {"content-type": "application/json"}
 
 
 class Refusal(NamedTuple):
@@ -32,30 +31,31 @@ class Refusal(NamedTuple):
     body: bytes
 
 
-class Upstream:
-    """The engines, over HTTP. Each running turn has its own connection, which the next turn reuses.
+class Whole(NamedTuple):
+    """The reply of an engine that was asked for a stream and answered with one body."""
 
-    A single client for all turns would scan all its connections at every step of every request. A session stays with
-    one engine, whose cache has its prefix; if that engine refuses connections, it moves to the next one.
+    body: Any
+
+
+class Upstream:
+    """The engines, over HTTP.
+
+    A session stays with one engine, whose cache has its prefix; if that engine refuses connections, it moves to the
+    next one.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = monotonic) -> None:
         bases = [url.rstrip("/").removesuffix("/v1") for url in (settings.upstream, *settings.more_upstreams)]
         self._urls = [base + endpoint(settings.dialect) for base in bases]
-        self._models = bases[0] + "/v1/models"
         self._down: dict[str, float] = {}
         self._clock = clock
-        self._timeout = httpx.Timeout(settings.upstream_seconds, connect=CONNECT_SECONDS)
-        self._trust = httpx.create_ssl_context(trust_env=False)
-        self._free: list[httpx.AsyncClient] = []
-        remember_what_is_missing("sniffio")
-
-    def _client(self) -> httpx.AsyncClient:
-        if self._free:
-            return self._free.pop()
+        self._seconds = settings.upstream_seconds
         # The engine is at the --upstream address, whatever proxies the environment names.
-        limits = httpx.Limits(keepalive_expiry=IDLE_SECONDS)
-        return httpx.AsyncClient(timeout=self._timeout, limits=limits, verify=self._trust, trust_env=False)
+        self._wires = {url: self._wire(url) for url in self._urls}
+        self._models = self._wire(bases[0] + "/v1/models")
+
+    def _wire(self, url: str) -> Wire:
+        return Wire(url, seconds=self._seconds, connect_seconds=CONNECT_SECONDS, idle_seconds=IDLE_SECONDS)
 
     def order(self, session: str) -> list[str]:
         """The engines for a session, its own first; the same in every proxy, and as little changed as possible."""
@@ -71,69 +71,98 @@ class Upstream:
         urls = self.order(session) if len(self._urls) > 1 else self._urls
         for url in urls:
             try:
-                return await self._asked(url, content)
-            except httpx.ConnectError as problem:
-                self._down[url] = self._clock() + DOWN_SECONDS
-                if url == urls[-1]:
-                    raise _silent(problem) from None
-            except httpx.HTTPError as problem:
-                raise _silent(problem) from None
+                answer, received = await self._wires[url].whole("POST", content, REPLY_LIMIT)
+                return _parsed(received) if answer.status == OK else _refusal(answer, received)
+            except TooLong:
+                raise _too_long() from None
+            except Silent as problem:
+                self._unanswered(url, problem, last=url == urls[-1])
         raise AssertionError  # there is at least one engine
 
-    async def _asked(self, url: str, content: bytes) -> Any:
-        client = self._client()
-        try:
-            async with client.stream("POST", url, content=content, headers=_HEADERS) as response:
-                received = await _whole(response)
-        finally:
-            self._free.append(client)
-        if response.status_code != httpx.codes.OK:
-            return _refusal(response, received)
-        try:
-            return load_json(received)
-        except ValueError:
-            raise BadReply("the engine's reply is not JSON") from None
+    def _unanswered(self, url: str, problem: Silent, *, last: bool) -> None:
+        """An engine gave no answer: raise that, unless it got nothing and there is another one."""
+        if not isinstance(problem, Unreachable):
+            raise UpstreamFailed(f"the engine did not answer: {problem}") from None
+        self._down[url] = self._clock() + DOWN_SECONDS
+        if last:
+            raise UpstreamFailed(f"the engine accepts no connection at {problem}") from None
+
+    async def chunks(self, content: bytes, session: str = "") -> AsyncGenerator[Any, None]:
+        """The chunks of the engine's reply as they come; a `Refusal` or a `Whole` reply instead of them.
+
+        Errors are those of `ask`; one that comes after the first chunk is `UpstreamFailed` too.
+        """
+        async with aclosing(self._answers(content, session)) as answers:
+            async for answer, parts in answers:
+                if answer.status != OK:
+                    yield _refusal(answer, await _whole(parts))
+                elif not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                    yield Whole(_parsed(await _whole(parts)))
+                else:
+                    async for chunk in _events(parts):
+                        yield chunk
+
+    async def _answers(self, content: bytes, session: str) -> AsyncGenerator[tuple[Answer, AsyncIterator[bytes]], None]:
+        """The answer of the first engine that accepts a connection."""
+        urls = self.order(session) if len(self._urls) > 1 else self._urls
+        for url in urls:
+            try:
+                async with self._wires[url].asked("POST", content) as (answer, parts):
+                    yield answer, parts()
+                return
+            except Silent as problem:
+                self._unanswered(url, problem, last=url == urls[-1])
 
     async def models(self) -> Refusal:
         """The first engine's list of models, as it is."""
-        client = self._client()
         try:
-            async with client.stream("GET", self._models) as response:
-                return _refusal(response, await _whole(response))
-        except httpx.HTTPError as problem:
-            raise _silent(problem) from None
-        finally:
-            self._free.append(client)
+            return _refusal(*await self._models.whole("GET", b"", REPLY_LIMIT))
+        except TooLong:
+            raise _too_long() from None
+        except Silent as problem:
+            raise UpstreamFailed(f"the engine did not answer: {problem}") from None
 
     async def close(self) -> None:
         """Close the connections."""
-        for client in self._free:
-            await client.aclose()
+        for wire in (self._models, *self._wires.values()):
+            wire.close()
 
 
-def _silent(problem: httpx.HTTPError) -> UpstreamFailed:
-    return UpstreamFailed(f"the engine did not answer: {type(problem).__name__} {problem}".rstrip())
+def _refusal(answer: Answer, received: bytes) -> Refusal:
+    headers = {name: answer.headers[name] for name in _PASSED_ON if name in answer.headers}
+    return Refusal(answer.status, headers, received)
 
 
-def _refusal(response: httpx.Response, received: bytes) -> Refusal:
-    headers = {name: response.headers[name] for name in _PASSED_ON if name in response.headers}
-    return Refusal(response.status_code, headers, received)
+def _too_long() -> BadReply:
+    return BadReply(f"the engine's reply is longer than {REPLY_LIMIT:,} bytes")
 
 
-async def _whole(response: httpx.Response) -> bytes:
+async def _whole(parts: AsyncIterator[bytes]) -> bytes:
     received = bytearray()
-    async for part in response.aiter_bytes():
+    async for part in parts:
         received += part
         if len(received) > REPLY_LIMIT:
-            raise BadReply(f"the engine's reply is longer than {REPLY_LIMIT:,} bytes")
+            raise _too_long()
     return bytes(received)
 
 
-def remember_what_is_missing(module: str) -> None:
-    """Let Python remember that a module is not installed.
+async def _events(parts: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+    """The events of an answer, each parsed."""
+    received, left, done = 0, b"", False
+    async for part in parts:
+        received += len(part)
+        if received > REPLY_LIMIT:
+            raise _too_long()
+        *lines, left = (left + part).split(b"\n")
+        for line in lines:
+            said = line.removeprefix(b"data:").strip()
+            done = done or said == b"[DONE]"
+            if line.startswith(b"data:") and said and not done:
+                yield _parsed(said)
 
-    The HTTP library tries to import this one at every step of every request, and searching every directory for a
-    missing module costs more than the request.
-    """
-    if find_spec(module) is None:
-        sys.modules.setdefault(module, None)  # type: ignore[arg-type]  # None is how Python marks a missing module
+
+def _parsed(received: bytes) -> Any:
+    try:
+        return load(received)
+    except ValueError:
+        raise BadReply("the engine's reply is not JSON") from None

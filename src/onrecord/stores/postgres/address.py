@@ -72,6 +72,14 @@ def address_of(url: str, tenant: str | None = None) -> Address:
     return Address(conninfo, chosen, shown, words["target_session_attrs"] not in _WRITERS, _SWITCH[notify])
 
 
+def with_tenant(url: str, tenant: str) -> str:
+    """The same URL for another tenant."""
+    parts = urlsplit(url)
+    options = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != "tenant"]
+    query = urlencode([*options, ("tenant", check_name(tenant, "tenant"))], quote_via=quote)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}?{query}"
+
+
 def _without_password(netloc: str, path: str, options: dict[str, str], tenant: str) -> str:
     login, at, hosts = netloc.rpartition("@")
     kept = {name: value for name, value in options.items() if name in ("host", "port", "user")} | {"tenant": tenant}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onrecord.log.store import Lease, Receipt
     from onrecord.stores.payloads import Packed, Payloads
     from onrecord.stores.postgres.connections import Connection, Connections
+    from onrecord.stores.session_cipher import SessionCipher
 
 TRIES = 2
 """How often the store tries, reading the head in between, before it locks the head row."""
@@ -37,14 +38,20 @@ EVENT_BYTES = 420
 class PendingAppend(Pending):
     """Drafts to append to one session, and under which conditions."""
 
-    __slots__ = ("drafts", "expect", "lease", "session")
+    __slots__ = ("cipher", "drafts", "expect", "lease", "session")
 
     alone = False
 
     def __init__(
-        self, session: str, drafts: Sequence[Draft], expect: int | None = None, lease: Lease | None = None
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        expect: int | None = None,
+        lease: Lease | None = None,
+        cipher: SessionCipher | None = None,
     ) -> None:
         super().__init__()
+        self.cipher = cipher
         self.session = session
         self.drafts = drafts
         self.expect = expect
@@ -230,7 +237,7 @@ class Delivery:
 
     def _values(self, head: Head, moved: Tip, lines: tuple[list[str], list[int]]) -> dict[str, Any]:
         """The values of a statement that moves the head: from where, to where, on which conditions."""
-        return values_of(moved.head) | self._pending.conditions() | {
+        return values_of(moved.head, self._pending.cipher) | self._pending.conditions() | {
             "last_run": moved.run, "last_at": moved.at, "from_position": head.position, "from_hash": head.hash,
             "now": self._now, "ancestors": lines[0], "upto": lines[1],
         }  # fmt: skip

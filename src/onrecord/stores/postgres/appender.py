@@ -92,7 +92,8 @@ class Appender:
         first = batch[0]
         drafts = [draft for pending in batch for draft in pending.drafts]
         try:
-            receipts = self._deliver(remembered, PendingAppend(first.session, drafts, first.expect, first.lease))
+            together = PendingAppend(first.session, drafts, first.expect, first.lease, first.cipher)
+            receipts = self._deliver(remembered, together)
         except Conflict:
             return False
         except Exception as problem:  # noqa: BLE001  # raised again by the threads that wait for these appends

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.log.events import DURABLE, Record, tier_of
 from onrecord.log.head import Head
-from onrecord.stores.payloads import COMPRESS_FROM, FACTS_FROM, OUT_OF_LINE, PLAIN, Packed, Payloads
+from onrecord.log.names import MIRROR_PREFIX
+from onrecord.stores.payloads import COMPRESSED, FACTS_FROM, OUT_OF_LINE, PLAIN, Packed, Payloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onrecord.log.events import Draft
     from onrecord.stores.postgres.connections import Row
+    from onrecord.stores.session_cipher import SessionCipher
 
 MOMENT_BITS = 20
 """Lists are sorted by time without its lowest bits, this many of microseconds: in steps of about a second."""
@@ -28,8 +30,10 @@ def head_of(row: Row) -> Head:
     )
 
 
-def values_of(head: Head) -> dict[str, Any]:
-    """The columns of a head, by name."""
+def values_of(head: Head, cipher: SessionCipher | None) -> dict[str, Any]:
+    """The columns of a head, by name; `cipher` is that of a session with a key of its own."""
+    if cipher is not None:
+        head = cipher.head(head)
     return head._asdict() | {"title": head.title.encode(), "moment": head.at >> MOMENT_BITS}
 
 
@@ -38,9 +42,17 @@ def pack(payloads: Payloads, events: Iterable[Draft | Record]) -> list[Packed]:
     return [
         Packed(PLAIN, event.payload or b"", None)
         if event.payload is None or event.kind == "payload.erased"  # the database reads what an erasure names
-        else payloads.pack(event.payload, FACTS_FROM if tier_of(event.kind) == DURABLE else COMPRESS_FROM)
+        else getattr(event, "packed", None) or pack_plain(payloads, event)
         for event in events
     ]
+
+
+def pack_plain(payloads: Payloads, event: Draft | Record) -> Packed:
+    """The form in which the payload of an event is kept that is not encrypted."""
+    payload = event.payload or b""
+    if tier_of(event.kind) == DURABLE:
+        return payloads.pack(payload, FACTS_FROM)
+    return payloads.pack(payload, conversation=event.id.startswith(MIRROR_PREFIX))
 
 
 def columns_of(records: Sequence[Record], packed: Sequence[Packed]) -> dict[str, Any]:
@@ -79,6 +91,8 @@ def blobs_of(packed: Sequence[Packed]) -> dict[str, Any] | None:
 
 def records_of(session: str, rows: Sequence[Row], payloads: Payloads) -> list[Record]:
     """Records from the rows of the `events` queries; a payload that does not unpack comes as the bytes kept."""
+    if any(row[_ENCODING] > COMPRESSED for row in rows):
+        rows = payloads.decrypted(session, list(rows))
     unpacked = iter(payloads.unpack([row[_PAYLOAD] for row in rows if row[_ENCODING] and row[_PAYLOAD] is not None]))
     make = tuple.__new__
     return [

@@ -21,13 +21,15 @@ from onrecord.stores.statements import load, migration, queries, steps
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 5
 """The number of the last migration."""
 USABLE_FROM = 1
 """The oldest schema whose clients may work with the present one."""
 POSTGRES_AT_LEAST = 14
 """The oldest PostgreSQL a store is made in."""
-OWNER, APP = "onrecord_owner", "onrecord_app"
+OWNER, APP, AUDITOR = "onrecord_owner", "onrecord_app", "onrecord_auditor"
+WRITER = "writer"
+"""What a login may be in a tenant: this, or an auditor."""
 LOCK_SECONDS = 60.0
 """How long a migration tries to get the lock of a table, in short waits."""
 
@@ -41,10 +43,11 @@ _LOCKED_OUT = "55P03"
 
 
 class Roles(NamedTuple):
-    """Who owns a store's tables, and who works with them."""
+    """Who owns a store's tables, who works with them, and who only reads them."""
 
     owner: str = OWNER
     app: str = APP
+    auditor: str = AUDITOR
 
 
 class Done(NamedTuple):
@@ -72,6 +75,8 @@ def check(facts: Mapping[str, str], shown: str) -> None:
 def initialise(address: Address, roles: Roles) -> Done:
     """Make roles, tables, policies and grants in one transaction; does nothing where a store exists.
 
+    The app role becomes a writer of the tenant that the address names, and of no other.
+
     Of several that begin at the same moment one makes the store; the others meet what it makes, and then find it.
     """
     tries = 1
@@ -90,17 +95,18 @@ def _initialise(address: Address, roles: Roles) -> Done:
         _refuse_old_server(connection)
         present = read_facts(connection)
         if present is not None:
-            return Done(int(present["schema"]), int(present["schema"]), _roles(present))
+            return Done(int(present["schema"]), int(present["schema"]), roles_of(present))
         with connection.transaction():
             _make_roles(connection, roles)
             _run(connection, _ADMIN["make_schema"], roles)
             _run(connection, _ADMIN["become"], roles)
             for step in steps(load("postgres", "schema.sql")):
-                _run(connection, step)
+                _run(connection, step, roles)
             _grant(connection, roles)
             facts = {"schema": SCHEMA_VERSION, "usable_from": USABLE_FROM, "secret": os.urandom(32).hex()}
             for name, value in (facts | roles._asdict()).items():
                 connection.execute(_ADMIN["set_meta"].encode(), {"name": name, "value": str(value)})
+            _bind(connection, address, roles)
         return Done(0, SCHEMA_VERSION, roles)
 
 
@@ -111,16 +117,20 @@ def migrate(address: Address) -> Done:
             facts = read_facts(connection)
             if facts is None:
                 raise no_store(address.shown)
-            before, roles = int(facts["schema"]), _roles(facts)
+            before, roles = int(facts["schema"]), roles_of(facts)
             if before > SCHEMA_VERSION:
                 raise StoreTooNew(f"{address.shown} has schema {before}; this onrecord knows up to {SCHEMA_VERSION}")
+            usable_from = max(USABLE_FROM, int(facts["usable_from"]))
+            if before < SCHEMA_VERSION:
+                _make_role(connection, roles, roles.auditor, "make_auditor")
             _run(connection, _ADMIN["become"], roles)
             _run(connection, _ADMIN["be_patient"])
             for version in range(before + 1, SCHEMA_VERSION + 1):
-                _patiently(connection, steps(migration("postgres", version)))
+                _patiently(connection, steps(migration("postgres", version)), roles)
                 with connection.transaction():
-                    _grant(connection, roles)
-                    for name, value in (("schema", version), ("usable_from", USABLE_FROM)):
+                    if version == SCHEMA_VERSION:
+                        _grant(connection, roles)
+                    for name, value in (("schema", version), ("usable_from", usable_from), ("auditor", roles.auditor)):
                         connection.execute(_ADMIN["set_meta"].encode(), {"name": name, "value": str(value)})
             return Done(before, SCHEMA_VERSION, roles)
     except psycopg.Error as problem:
@@ -138,8 +148,9 @@ def _connected(address: Address) -> psycopg.Connection[Any]:
     return psycopg.connect(address.conninfo, autocommit=True)
 
 
-def _roles(facts: Mapping[str, str]) -> Roles:
-    return Roles(facts["owner"], facts["app"])
+def roles_of(facts: Mapping[str, str]) -> Roles:
+    """The roles of a store, as it says itself."""
+    return Roles(facts["owner"], facts["app"], facts.get("auditor", AUDITOR))
 
 
 def _refuse_old_server(connection: psycopg.Connection[Any]) -> None:
@@ -149,11 +160,21 @@ def _refuse_old_server(connection: psycopg.Connection[Any]) -> None:
 
 
 def _make_roles(connection: psycopg.Connection[Any], roles: Roles) -> None:
-    for name, statement in ((roles.owner, "make_owner"), (roles.app, "make_app")):
-        if connection.execute(_ADMIN["role"].encode(), {"name": name}).fetchone() is None:
-            _run(connection, _ADMIN[statement], roles)
+    for name, statement in zip(roles, ("make_owner", "make_app", "make_auditor"), strict=True):
+        _make_role(connection, roles, name, statement)
     if connection.execute(_ADMIN["is_superuser"].encode()).fetchone() != (True,):
         _run(connection, _ADMIN["join_owner"], roles)
+
+
+def _make_role(connection: psycopg.Connection[Any], roles: Roles, name: str, statement: str) -> None:
+    if connection.execute(_ADMIN["role"].encode(), {"name": name}).fetchone() is None:
+        _run(connection, _ADMIN[statement], roles)
+
+
+def _bind(connection: psycopg.Connection[Any], address: Address, roles: Roles) -> None:
+    """The app role works for the tenant that the address names."""
+    member = {"tenant": address.tenant, "login": roles.app, "role": WRITER}
+    connection.execute(_ADMIN["add_member"].encode(), member)
 
 
 def _grant(connection: psycopg.Connection[Any], roles: Roles) -> None:
@@ -162,21 +183,22 @@ def _grant(connection: psycopg.Connection[Any], roles: Roles) -> None:
 
 
 def _run(connection: psycopg.Connection[Any], statement: str, roles: Roles | None = None) -> None:
-    """Run a statement of ours; names of roles are inserted as identifiers, never as text."""
+    """Run a statement of ours; names of roles are inserted as identifiers or literals, never as text."""
     if roles is None:
         connection.execute(statement.encode())
         return
-    names = {name: sql.Identifier(role) for name, role in roles._asdict().items()}
+    names: dict[str, sql.Composable] = {name: sql.Identifier(role) for name, role in roles._asdict().items()}
+    names |= {f"{name}_name": sql.Literal(role) for name, role in roles._asdict().items()}
     connection.execute(sql.SQL(statement).format(**names))
 
 
-def _patiently(connection: psycopg.Connection[Any], migration_steps: list[str]) -> None:
+def _patiently(connection: psycopg.Connection[Any], migration_steps: list[str], roles: Roles) -> None:
     """Run the steps of a migration, again from the first if a lock is not available. Each step may run twice."""
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
             for step in migration_steps:
-                _run(connection, step)
+                _run(connection, step, roles)
         except psycopg.Error as problem:
             if state_of(problem) != _LOCKED_OUT:
                 raise

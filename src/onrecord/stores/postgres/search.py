@@ -7,10 +7,11 @@ compared one by one.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import OutcomeUnknown, StoreBusy, StoreFull, StoreReadOnly
+from onrecord.errors import OutcomeUnknown, SessionLocked, StoreBusy, StoreFull, StoreReadOnly
 from onrecord.log.store import Hit
 from onrecord.log.text import fits, words_in, words_of
 
@@ -31,9 +32,13 @@ INDEXED_BYTES = 900_000
 class Searcher:
     """Answers queries from the index, and from the log where the index cannot follow."""
 
-    def __init__(self, connections: Connections, read: Callable[..., list[Record]]) -> None:
+    def __init__(
+        self, connections: Connections, read: Callable[..., list[Record]], writing: Callable[[], None]
+    ) -> None:
         self._connections = connections
         self._read = read
+        self._writing = writing
+        """Raises if the login may only read."""
         # The index serves all tenants. A mark before each word keeps their parts of it apart.
         self._mark = blake2b(connections.tenant.encode(), digest_size=4).hexdigest()
 
@@ -47,7 +52,8 @@ class Searcher:
         try:
             self._catch_up(where)
         except (StoreReadOnly, StoreFull, StoreBusy, OutcomeUnknown):
-            hits.update(self._scan(wanted, where))
+            hits.update(self._scan(wanted, where, keyed=False))
+        hits.update(self._scan(wanted, where, keyed=True))
         sure = all(len(word) <= WORD_CHARACTERS for word in wanted)
         found = [Hit(*row) for row in self._ask(wanted, where, limit if sure else None)]
         hits.update(found if sure else self._checked(found, wanted))
@@ -56,7 +62,11 @@ class Searcher:
 
     def behind(self) -> int:
         """How many events are not indexed yet."""
-        return sum(row[2] - row[1] for row in self._connections.ask("behind", project=None, session=None))
+        return sum(row[2] - row[1] for row in self._behind({"project": None, "session": None}, keyed=False))
+
+    def _behind(self, where: dict[str, Any], *, keyed: bool) -> list[Any]:
+        """The sessions that are not indexed yet: those with a key of their own (they never are), or the others."""
+        return [row[:4] for row in self._connections.ask("behind", **where) if row[4] is keyed]
 
     def _ask(self, wanted: list[str], where: dict[str, Any], limit: int | None) -> list[Any]:
         # Words are letters and digits only, so quoting them is all it takes to keep them from being read as syntax.
@@ -67,7 +77,8 @@ class Searcher:
         return f"'{self._mark}{word[:WORD_CHARACTERS]}'"
 
     def _catch_up(self, where: dict[str, Any]) -> None:
-        for session, start, end, scrubbed in self._connections.ask("behind", **where):
+        self._writing()
+        for session, start, end, scrubbed in self._behind(where, keyed=False):
             after, stamp = start, scrubbed
             while after < end:
                 upto = self._index(session, after, end, stamp)
@@ -75,7 +86,7 @@ class Searcher:
                     after = upto
                     continue
                 # Another process has indexed or erased something meanwhile: continue where it stopped.
-                rows = self._connections.ask("behind", project=None, session=session)
+                rows = self._behind({"project": None, "session": session}, keyed=False)
                 _of, after, _end, stamp = rows[0] if rows else (session, end, end, 0)
 
     def _index(self, session: str, after: int, end: int, scrubbed: int) -> int | None:
@@ -96,14 +107,19 @@ class Searcher:
             return None
         return " ".join(marked)
 
-    def _scan(self, wanted: list[str], where: dict[str, Any]) -> list[Hit]:
+    def _scan(self, wanted: list[str], where: dict[str, Any], *, keyed: bool) -> list[Hit]:
         hits: list[Hit] = []
-        for session, start, end, _scrubbed in self._connections.ask("behind", **where):
-            after = start
-            while after < end:
-                records = self._own(session, after, end)
-                hits += [Hit(session, one.position) for one in records if fits(words_in(one.payload), wanted)]
-                after = records[-1].position if records else end
+        for session, start, end, _scrubbed in self._behind(where, keyed=keyed):
+            with suppress(SessionLocked):  # without its key a session has no words
+                hits += self._scan_one(wanted, session, start, end)
+        return hits
+
+    def _scan_one(self, wanted: list[str], session: str, start: int, end: int) -> list[Hit]:
+        hits, after = [], start
+        while after < end:
+            records = self._own(session, after, end)
+            hits += [Hit(session, one.position) for one in records if fits(words_in(one.payload), wanted)]
+            after = records[-1].position if records else end
         return hits
 
     def _own(self, session: str, after: int, upto: int) -> list[Record]:

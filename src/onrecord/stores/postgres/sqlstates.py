@@ -78,7 +78,7 @@ def store_error(problem: psycopg.Error, address: str) -> StoreError | InvalidInp
     if state == "42501":
         return StoreReadOnly(
             f"this role may not do that in {address}: {said}",
-            hint="connect as the app role or a member of it; to migrate, as the role that created the store",
+            hint="the owner of the store grants logins a tenant; to migrate, connect as the role that created it",
         )
     if state in ("55P03", "57014"):
         return StoreBusy(f"the store {address} is busy: {said}; nothing was written")

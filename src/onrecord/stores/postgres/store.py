@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, finalize
 
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
-from onrecord.stores.payloads import Payloads, pack_snapshot
+from onrecord.stores.keyed import KeyedSessions
 from onrecord.stores.postgres import schema, writes
 from onrecord.stores.postgres.address import address_of
 from onrecord.stores.postgres.append import PendingAppend
 from onrecord.stores.postgres.appender import Appender
 from onrecord.stores.postgres.connections import FIRST_SECONDS, Connections
 from onrecord.stores.postgres.leases import Leases
-from onrecord.stores.postgres.rows import MOMENT_BITS, head_of, records_of
+from onrecord.stores.postgres.membership import EVERY_SESSION, Membership
+from onrecord.stores.postgres.rows import MOMENT_BITS, head_of, pack_plain, records_of
 from onrecord.stores.postgres.search import Searcher
 from onrecord.stores.postgres.upkeep import describe
 from onrecord.stores.postgres.waking import Waker
-from onrecord.stores.refusals import not_found
+from onrecord.stores.refusals import log_moved, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -30,16 +31,28 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
+    from onrecord.machine.session_keys import SessionKeys
+    from onrecord.stores.payloads import Packed
     from onrecord.stores.postgres.connections import Row
 
 _LATEST = (1 << 62, "")
 _HIGHEST = (1 << 63) - 1
 
 
-class PostgresStore:
-    """A store in a PostgreSQL database. Leases run on the database's clock unless a test gives another."""
+class PostgresStore(KeyedSessions):
+    """A store in a PostgreSQL database. Leases run on the database's clock unless a test gives another.
 
-    def __init__(self, url: str, *, tenant: str | None = None, clock: Callable[[], float] | None = None) -> None:
+    `session_keys` has the keys of sessions that have their own.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tenant: str | None = None,
+        clock: Callable[[], float] | None = None,
+        session_keys: Callable[[], SessionKeys] | None = None,
+    ) -> None:
         self.address = address_of(url, tenant)
         self.url = self.address.shown
         self.tenant = self.address.tenant
@@ -51,21 +64,36 @@ class PostgresStore:
             connections.run(lambda connection: connections.fetch(connection, "meta", {}), patience=FIRST_SECONDS)
         )
         schema.check(facts, self.url)
+        self._membership = Membership(connections)
         self._secret = bytes.fromhex(facts["secret"])
-        self._payloads = Payloads(self._blob_secret)
+        self._payloads = self._start_keyed(self._blob_secret, session_keys or _nowhere)
         self._appender = Appender(self._connections, self._payloads, self._now)
         self._leases = Leases(self._connections, self._now)
-        self._searcher = Searcher(self._connections, self.read)
+        self._searcher = Searcher(self._connections, self.read, self._membership.writes)
         self._waker = Waker(self._connections, self.address, self._secret)
         _STORES.add(self)
 
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
-        return writes.create(self._connections, self._payloads, head, drafts)
+        self._membership.writes()
+        if head.parent is not None:
+            self._membership.sign(head.parent)
+        cipher = self._new_cipher(head.session)
+        if cipher is not None:
+            drafts = self._all_ciphers().drafts(cipher, drafts)
+        with self._making(cipher):
+            receipts = writes.create(self._connections, self._payloads, head, drafts, cipher)
+        self._membership.sign(head.session)
+        return receipts
 
     def append(
         self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
     ) -> list[Receipt]:
-        receipts = self._appender.append(PendingAppend(session, tuple(drafts), expect, lease))
+        self._membership.writes()
+        self._membership.sign(session)
+        cipher = self._cipher_for_append(session)
+        if cipher is not None:
+            drafts = self._all_ciphers().drafts(cipher, drafts)
+        receipts = self._appender.append(PendingAppend(session, tuple(drafts), expect, lease, cipher))
         self._waker.wake(session)
         return receipts
 
@@ -101,6 +129,7 @@ class PostgresStore:
         return found
 
     def find(self, session: str, id: str) -> Record | None:
+        self._membership.sign(session)
         for of, *row in self._ask("event_by_id", session=session, id=id):
             return records_of(of, [tuple(row)], self._payloads)[0]
         return None
@@ -112,7 +141,7 @@ class PostgresStore:
         rows = self._ask("head", session=session)
         if not rows:
             raise not_found(session)
-        return head_of(rows[0])
+        return self._shown(head_of(rows[0]))
 
     def heads(
         self,
@@ -134,10 +163,10 @@ class PostgresStore:
         else:
             values |= {"name": name} | _bounds("prefix", prefix) | _bounds("id_prefix", prefix and prefix.upper())
             rows = self._ask("heads_by_name", **values)
-        return [head_of(row) for row in rows]
+        return [self._shown(head_of(row)) for row in rows]
 
     def children(self, session: str) -> list[Head]:
-        return [head_of(row) for row in self._ask("children", session=session)]
+        return [self._shown(head_of(row)) for row in self._ask("children", session=session)]
 
     def acquire(
         self,
@@ -148,7 +177,30 @@ class PostgresStore:
         seconds: float = LEASE_SECONDS,
         takeover: bool = False,
     ) -> Lease:
+        self._membership.writes()
         return self._leases.acquire(session, lane, holder, seconds, takeover=takeover)
+
+    def join(
+        self,
+        session: str,
+        lane: str,
+        holder: dict[str, Any],
+        drafts: Sequence[Draft],
+        *,
+        expect: int | None = None,
+        seconds: float = LEASE_SECONDS,
+        takeover: bool = False,
+    ) -> tuple[Lease, list[Receipt]]:
+        # Two steps: the statement that appends has no room for a lease. What can be refused is looked at first.
+        position = self.head(session).position
+        if expect is not None and expect != position:
+            raise log_moved(expect, position)
+        lease = self.acquire(session, lane, holder, seconds=seconds, takeover=takeover)
+        try:
+            return lease, self.append(session, drafts, expect=expect, lease=lease)
+        except BaseException:
+            self.release(lease)
+            raise
 
     def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
         return self._leases.renew(lease, seconds)
@@ -166,18 +218,21 @@ class PostgresStore:
         return self.snapshots(view, (session,)).get(session)
 
     def save_all(self, snapshots: Mapping[str, Snapshot]) -> None:
+        self._membership.writes()
+        self._membership.sign(*snapshots)
         every = snapshots.values()
         self._connections.ask(
             "save_snapshots", sessions=list(snapshots), views=[one.view for one in every],
             positions=[one.position for one in every], hashes=[one.hash for one in every],
-            bodies=[pack_snapshot(one.body) for one in every],
+            bodies=list(self._bodies(snapshots).values()),
         )  # fmt: skip
 
     def snapshots(self, view: str, sessions: Collection[str]) -> dict[str, Snapshot]:
         found = {}
         known = [one for one in sessions if "\0" not in one]
+        self._membership.sign(*known)
         for session, position, digest, packed in self._ask("snapshots", sessions=known, view=view):
-            body = self._payloads.unpack_snapshot(packed)
+            body = self._body(session, view, packed, self._payloads)
             if body is not None:
                 found[session] = Snapshot(view, position, digest, body)
         return found
@@ -185,6 +240,7 @@ class PostgresStore:
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
     ) -> list[Hit]:
+        self._membership.sign(session or EVERY_SESSION)
         return self._searcher.search(query, project, session, limit)
 
     def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
@@ -192,14 +248,20 @@ class PostgresStore:
         return [Weight(*row) for row in self._ask("weigh", session=session, kinds=_listed(kinds))]
 
     def erase(self, session: str, positions: Collection[int], draft: Draft) -> Receipt:
+        self._membership.writes()
+        self._membership.sign(session)
         try:
             return writes.erase(self._connections, self._payloads, session, positions, draft)
         finally:
             self._appender.forget(session)
 
     def install(self, head: Head, records: Iterator[Record], *, extend: bool = False) -> None:
+        self._membership.writes()
+        self._membership.sign(head.session)
         try:
-            writes.install(self._connections, self._payloads, head, list(records), extend=extend)
+            head, copied, cipher = self._copied(head, list(records), extend=extend)
+            with self._making(None if extend else cipher):
+                writes.install(self._connections, self._payloads, head, copied, cipher, extend=extend)
         finally:
             self._appender.forget(head.session)
 
@@ -211,7 +273,14 @@ class PostgresStore:
         """What `onrecord doctor` reports: server, durability, roles, tenants, counts; none of it takes long."""
         facts: dict[str, str] = dict(self._connections.ask("meta"))
         kept = {"schema_version": int(facts["schema"]), "owner": facts["owner"], "app": facts["app"]}
+        standing = self._membership.standing
+        kept |= {"login": standing.login, "member": standing.role, "every_tenant": standing.every_tenant,
+                 "audited": standing.audited_from is not None}  # fmt: skip
         return describe(self._connections) | kept | {"search_behind": self._searcher.behind()}
+
+    def retention(self) -> dict[str, Any]:
+        """What the owner of the store decided for the tenant; it takes the place of the user's settings."""
+        return self._membership.retention()
 
     def tidy(self) -> None:
         """Drop the tenant's snapshots: what `onrecord doctor --fix` may do."""
@@ -232,7 +301,7 @@ class PostgresStore:
     def start_anew(self) -> list[object]:
         """After a fork, in the child: new locks, new connections; inherited ones must not be touched."""
         inherited = self._connections.forget()
-        self._payloads = Payloads(self._blob_secret)
+        self._payloads = self._new_payloads(self._blob_secret)
         self._appender = Appender(self._connections, self._payloads, self._now)
         return inherited
 
@@ -249,12 +318,37 @@ class PostgresStore:
             return []
         return self._connections.ask(name, **values)
 
+    def uses_session_keys(self) -> bool:
+        return bool(self._ask("session_keys"))
+
+    def keyed_sessions(self) -> list[tuple[str, str, str]]:
+        """(session, key id, status) of the tenant's sessions that have a key of their own."""
+        return [(row[0], row[1], row[2]) for row in self._ask("keyed_sessions")]
+
+    def key_id(self, session: str) -> str | None:
+        found = self._ask("key_of", session=session)
+        return found[0][0] if found else None
+
+    def _owner_of(self, session: str, position: int) -> str:
+        return next(str(of) for of, low, high in self._lineage(session) if low < position <= high)
+
+    def _pack_unencrypted(self, event: Draft | Record) -> Packed:
+        return pack_plain(self._payloads, event)
+
     def _lineage(self, session: str) -> list[Row]:
         """(id, low, high) of the session and its ancestors: each contributes low < position <= high."""
+        self._membership.sign(session)
         lines = self._ask("lineage", session=session)
         if not lines:
             raise not_found(session)
         return lines
+
+
+def _nowhere() -> SessionKeys:
+    """Where no directory for keys was named."""
+    from onrecord.machine.session_keys import SessionKeys
+
+    return SessionKeys(None, lambda: None)
 
 
 def _listed(values: Collection[str] | None) -> list[str] | None:

@@ -19,20 +19,24 @@ if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.stores.payloads import Payloads
     from onrecord.stores.postgres.connections import Connection, Connections
+    from onrecord.stores.session_cipher import SessionCipher
 
 EVENTS_AT_ONCE = 500
 """How many events of a copied log one statement sends."""
 
 
-def create(connections: Connections, payloads: Payloads, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
-    """Create a session with its first events."""
-    delivery = Delivery(connections, payloads, None, PendingAppend(head.session, drafts), Remembered())
+def create(
+    connections: Connections, payloads: Payloads, head: Head, drafts: Sequence[Draft], cipher: SessionCipher | None
+) -> list[Receipt]:
+    """Create a session with its first events; `cipher` is for one that gets a key of its own."""
+    pending = PendingAppend(head.session, drafts, cipher=cipher)
+    delivery = Delivery(connections, payloads, None, pending, Remembered())
 
     def work(connection: Connection) -> list[Receipt]:
         with connections.transaction(connection):
             if head.parent is not None and _hash_in_history(connections, connection, head) != head.hash:
                 raise unlike_parent()
-            _add_session(connections, connection, head)
+            _add_session(connections, connection, head, cipher)
             return delivery.under_lock(connection).receipts
 
     return connections.run(work, delivery.recall)
@@ -68,16 +72,24 @@ def erase(
 
 
 def install(
-    connections: Connections, payloads: Payloads, head: Head, records: Sequence[Record], *, extend: bool
+    connections: Connections,
+    payloads: Payloads,
+    head: Head,
+    records: Sequence[Record],
+    cipher: SessionCipher | None,
+    *,
+    extend: bool,
 ) -> None:
     """Copy a log as it is, or the rest of one that is here in part."""
+    if cipher is not None:
+        head = cipher.head(head)
 
     def work(connection: Connection) -> bool:
         with connections.transaction(connection):
             if extend:
-                start = _move_head(connections, connection, head)
+                start = _move_head(connections, connection, head, cipher)
             else:
-                _add_session(connections, connection, head)
+                _add_session(connections, connection, head, cipher)
                 start = head.forked_at
             refuse_gaps([record.position for record in records], start)
             _add_events(connections, payloads, connection, head.session, records)
@@ -95,13 +107,14 @@ def install(
     connections.run(work, recall)
 
 
-def _add_session(connections: Connections, connection: Connection, head: Head) -> None:
-    if not connections.send(connection, "add_session", values_of(head)).fetchall():
+def _add_session(connections: Connections, connection: Connection, head: Head, cipher: SessionCipher | None) -> None:
+    values = values_of(head, cipher) | {"key_id": None if cipher is None else cipher.key_id}
+    if not connections.send(connection, "add_session", values).fetchall():
         raise id_taken(head.session)
     take_name(connections, connection, head)
 
 
-def _move_head(connections: Connections, connection: Connection, head: Head) -> int:
+def _move_head(connections: Connections, connection: Connection, head: Head, cipher: SessionCipher | None) -> int:
     """Move the head of a log that is here in part; return the position it had."""
     rows = connections.send(connection, "locked_head", {"session": head.session}).fetchall()
     if not rows:
@@ -109,7 +122,7 @@ def _move_head(connections: Connections, connection: Connection, head: Head) -> 
     present = head_of(rows[0])
     if (present.project, present.name) != (head.project, head.name):
         rename(connections, connection, present, head)
-    connections.send(connection, "change_head", values_of(head))
+    connections.send(connection, "change_head", values_of(head, cipher))
     return present.position
 
 

@@ -7,12 +7,11 @@ an append comes before its first write.
 
 from __future__ import annotations
 
-from json import dumps
-from typing import TYPE_CHECKING
-
 import apsw
 
 from onrecord.errors import Conflict, LeaseLost
+from onrecord.lean_json import dumps
+from onrecord.lean_typing import TYPE_CHECKING
 from onrecord.log.events import tuple_new
 from onrecord.log.store import Receipt
 from onrecord.log.tip import Tip
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from onrecord.log.store import Lease
     from onrecord.stores.payloads import Packed
     from onrecord.stores.refusals import OnRecord
+    from onrecord.stores.session_cipher import SessionCipher
 
     StartingPoint = tuple[int, Tip, LeaseRow]
     """What an append must know: the session's number, its tip and the lease of the lane."""
@@ -54,33 +54,51 @@ _ADD_BLOB = QUERIES["add_blob"]
 _EXTEND_LEASE = QUERIES["extend_lease"]
 
 
+REMEMBERED = 1_024
+"""For how many sessions an append remembers where the next one starts."""
+
+
 class Remembered:
-    """What the last append of this process has read and written: the next one to the same session need not query it."""
+    """What the last appends of this process have read and written: the next to the same session need not query it."""
 
     __slots__ = ("last",)
 
     def __init__(self) -> None:
-        self.last: tuple[apsw.Connection | None, int, str, Lease | None, StartingPoint | None] = None, 0, "", None, None
-        """Its connection, SQLite's counter of changes afterwards (by any connection of any process, this one included),
-        its session, its lease, and where the next append starts. One value, so that no signal leaves half of it."""
+        self.last: tuple[apsw.Connection | None, int, dict[str, tuple[Lease | None, StartingPoint]]] = None, 0, {}
+        """The connection, SQLite's counter of changes after the last append (by any connection of any process, this one
+        included), and by session the lease of its last append and where the next one starts. All of it is valid as long
+        as the counter stays. One value, so that no signal leaves half of it."""
 
     def starting_point(self, connection: apsw.Connection, session: str, lease: Lease | None) -> StartingPoint | None:
-        """Where it ended, if nothing has changed since and this append has the same session and lease."""
-        last_connection, version, last_session, last_lease, start = self.last
-        if (
-            last_session == session
-            and last_lease is lease
-            and last_connection is connection
-            and version == connection.data_version()
-        ):
-            return start
-        return None
+        """Where the last append to this session ended, if nothing else has changed since and the lease is the same."""
+        last_connection, version, ends = self.last
+        if last_connection is not connection or version != connection.data_version():
+            self.last = connection, 0, {}
+            return None
+        last_lease, start = ends.get(session, (None, None))
+        return start if last_lease is lease else None
+
+    def keep(self, connection: apsw.Connection, session: str, lease: Lease | None, start: StartingPoint | None) -> None:
+        """Remember where an append ended that was alone in its transaction, after its commit; None: nowhere certain.
+
+        What was valid when the transaction began is valid still: nothing else was written.
+        """
+        ends = self.last[2] if len(self.last[2]) < REMEMBERED else {}
+        if start is not None:
+            ends[session] = lease, start
+        else:
+            ends.pop(session, None)
+        self.last = connection, connection.data_version(), ends
+
+    def forget(self) -> None:
+        """Another transaction began: what was valid in the first one may not be valid any more."""
+        self.last = None, 0, {}
 
 
 class StagedSession:
     """One session within a batch: its tip as far as the batch has extended it, and the rows to insert."""
 
-    __slots__ = ("before", "known", "number", "rows", "tip")
+    __slots__ = ("before", "cipher", "known", "number", "rows", "tip")
 
     def __init__(self, number: int, head: Head) -> None:
         self.number = number
@@ -89,6 +107,8 @@ class StagedSession:
         """The wanted ids that were on record before the batch."""
         self.rows: dict[str, EventRow] = {}
         """The rows to insert, in order, by id."""
+        self.cipher: SessionCipher | None = None
+        """That of a session with a key of its own, once an append to it is staged."""
 
     def find(self, id: str) -> OnRecord | None:
         """The event on record under an id, or staged under it."""
@@ -101,6 +121,7 @@ class Append(PendingWrite):
     __slots__ = ("_drafts", "_expect", "_lease", "_left", "_now", "_packed", "_remembered", "_rows", "large", "session")
 
     alone = False
+    cipher: SessionCipher | None = None
 
     def __init__(  # noqa: PLR0917  # on the hottest path, where names cost time
         self,
@@ -137,7 +158,12 @@ class Append(PendingWrite):
     def work(self, cursor: apsw.Cursor) -> list[Receipt]:
         """Alone in its transaction."""
         start = self._remembered.starting_point(cursor.connection, self.session, self._lease) or self._query(cursor)
-        return self._insert_as_new(cursor, start) or self._insert_what_is_new(cursor, start)
+        return self._insert_as_new(cursor, start) or self._insert_all_as_new(cursor, start)
+
+    def work_under(self, cursor: apsw.Cursor, lease: Lease) -> list[Receipt]:
+        """After the lease was acquired in the same transaction: every id is looked up, so that nothing is undone."""
+        self._lease = lease
+        return self._insert_what_is_new(cursor, self._query(cursor))
 
     def _query(self, cursor: apsw.Cursor) -> StartingPoint:
         """The same from the database."""
@@ -162,7 +188,7 @@ class Append(PendingWrite):
         except (Conflict, apsw.ConstraintError):
             return None
         if not implies(row, tip, moved):
-            write_head(cursor, number, moved.head)
+            write_head(cursor, number, moved.head, self.cipher)
         if not self.follow_up(cursor, number, lease_row):
             self._left = number, moved, lease_row
         return [receipt]
@@ -182,24 +208,41 @@ class Append(PendingWrite):
         self._rows = (row,)
         return row, moved, tuple_new(Receipt, (position, run, digest, True))
 
-    def _insert_what_is_new(self, cursor: apsw.Cursor, start: StartingPoint) -> list[Receipt]:
-        """Look up the ids, then place and insert the events that are new."""
+    def _insert_all_as_new(self, cursor: apsw.Cursor, start: StartingPoint) -> list[Receipt]:
+        """The same with several events: only if one of their ids is on record are all of them looked up."""
+        if len(self._drafts) > 1 and start[1].base.parent is None:
+            try:
+                return self._insert_what_is_new(cursor, start, trusting=True)
+            except Conflict:
+                pass  # a refusal counts only if the events are not on record already; nothing was written
+            except apsw.ConstraintError:
+                cursor.execute("ROLLBACK")
+                cursor.execute("BEGIN IMMEDIATE")
+                self._remembered.forget()
+                start = self._query(cursor)  # another process may have written in between
+        return self._insert_what_is_new(cursor, start)
+
+    def _insert_what_is_new(
+        self, cursor: apsw.Cursor, start: StartingPoint, *, trusting: bool = False
+    ) -> list[Receipt]:
+        """Place and insert the events that are new; `trusting` that all are, their ids are not looked up."""
         number, tip, lease_row = start
         self._rows = ()
         session = StagedSession(number, tip.head)
-        session.known = known_ids(cursor, number, session.tip.base, self.ids())
+        if not trusting:
+            session.known = known_ids(cursor, number, session.tip.base, self.ids())
         self.stage(cursor, session, lease_row)
         if session.rows:
             rows = list(session.rows.values())
             add_events(cursor, rows)
-            move_head(cursor, number, session.before, session.tip, rows)
-            self.follow_up(cursor, number, lease_row)
+            move_head(cursor, number, session.before, session.tip, rows, self.cipher)
+            if not self.follow_up(cursor, number, lease_row) and trusting:
+                self._left = number, session.tip, lease_row
         receipts: list[Receipt] = self.answer
         return receipts
 
     def committed(self, connection: apsw.Connection) -> None:
-        if self._left is not None:
-            self._remembered.last = connection, connection.data_version(), self.session, self._lease, self._left
+        self._remembered.keep(connection, self.session, self._lease, self._left)
 
     @classmethod
     def work_together(cls, cursor: apsw.Cursor, batch: Sequence[PendingWrite]) -> None:
@@ -233,6 +276,7 @@ class Append(PendingWrite):
     def stage(self, cursor: apsw.Cursor, session: StagedSession, lease_row: LeaseRow) -> bool:
         """Stage its rows and receipts; the rows are inserted with the batch. True if `follow_up` is needed then."""
         drafts = self._drafts
+        session.cipher = self.cipher
         if len(drafts) == 1 and session.find(drafts[0].id) is None:
             row, session.tip, receipt = self._place_new(cursor, session.number, session.tip, lease_row)
             session.rows[row.id] = row
@@ -279,6 +323,14 @@ class Append(PendingWrite):
             return False
         cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + lease_row.span, lease_row.span))
         return True
+
+
+class EncryptedAppend(Append):
+    """New events for a session that has a key of its own."""
+
+    __slots__ = ("cipher",)  # in place of the None that every other append shares
+
+    cipher: SessionCipher | None
 
 
 class LateAppend(Append):
@@ -331,7 +383,8 @@ def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bo
     add_events(cursor, [row for session in sessions.values() for row in session.rows.values()])
     for session in sessions.values():
         if session.rows:
-            move_head(cursor, session.number, session.before, session.tip, list(session.rows.values()))
+            rows = list(session.rows.values())
+            move_head(cursor, session.number, session.before, session.tip, rows, session.cipher)
     for append, number, lease_row in followed:
         append.follow_up(cursor, number, lease_row)
 

@@ -22,6 +22,7 @@ from onrecord.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
+from onrecord.stores.sqlite.cipher import SQLITE_MARK, header_of, is_encrypted, unlock, wrong_key
 from onrecord.stores.statements import load, migration, queries
 
 TYPE_CHECKING = False
@@ -34,7 +35,7 @@ SQLITE_AT_LEAST = (3, 51, 3)
 """The first SQLite without the bug that reverts committed rows."""
 APPLICATION_ID = 0x4F6E5265
 """`OnRe`: marks a database file as ours."""
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The number of the last migration."""
 PAGE_SIZE = 2048
 """Of new stores. A commit writes every page it changes, and most events are small."""
@@ -46,6 +47,10 @@ WAL_BYTES = 16 * 1024 * 1024
 """The write-ahead log is truncated when it has grown beyond this."""
 
 _PROBE_BYTES = 1024 * 1024
+_OUR_MARK_ENDS = 72
+"""Where the application id ends in SQLite's header."""
+_FIRST_PAGE_IN_LOG = 32 + 24
+"""A write-ahead log begins with its header and that of its first frame."""
 
 _BEGUN = "BEGIN IMMEDIATE"
 
@@ -71,19 +76,19 @@ def refuse_old_library() -> None:
         )
 
 
-def open_writer(path: str, durability: str) -> apsw.Connection:
-    """A connection that writes."""
+def open_writer(path: str, durability: str, key: bytes | None = None) -> apsw.Connection:
+    """A connection that writes; `key` is that of an encrypted store."""
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
-    _prepare(connection, _PRAGMAS + _DURABILITY[durability] + _DARWIN)
+    _prepare(connection, _PRAGMAS + _DURABILITY[durability] + _DARWIN, key)
     return connection
 
 
-def open_reader(path: str) -> apsw.Connection:
+def open_reader(path: str, key: bytes | None = None) -> apsw.Connection:
     """A connection that only reads, even from a directory that cannot be written."""
     if os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK):
-        return _reader(path, apsw.SQLITE_OPEN_READWRITE)
+        return _reader(path, apsw.SQLITE_OPEN_READWRITE, key)
     try:
-        connection = _reader(path, apsw.SQLITE_OPEN_READONLY)
+        connection = _reader(path, apsw.SQLITE_OPEN_READONLY, key)
         connection.execute(QUERIES["tables"]).fetchall()
     except (apsw.CantOpenError, apsw.ReadOnlyError) as problem:
         # In WAL mode a database cannot be read without its -shm file. Where none can be created, a database that is not
@@ -93,17 +98,19 @@ def open_reader(path: str) -> apsw.Connection:
                 f"{path} has a write-ahead log beside it and its directory cannot be written",
                 hint="copy it together with its -wal file to a writable directory and open it there",
             ) from problem
-        return _reader(f"file:{_quoted(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        return _reader(f"file:{_quoted(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, key)
     return connection
 
 
-def _reader(place: str, flags: int) -> apsw.Connection:
+def _reader(place: str, flags: int, key: bytes | None) -> apsw.Connection:
     connection = apsw.Connection(place, flags=flags)
-    _prepare(connection, _PRAGMAS + "PRAGMA query_only = ON; ")
+    _prepare(connection, _PRAGMAS + "PRAGMA query_only = ON; ", key)
     return connection
 
 
-def _prepare(connection: apsw.Connection, pragmas: str) -> None:
+def _prepare(connection: apsw.Connection, pragmas: str, key: bytes | None) -> None:
+    if key is not None:
+        unlock(connection, key)
     # First, because some of the pragmas read the file and must wait for the process that creates it.
     connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
@@ -126,10 +133,10 @@ def versions(connection: apsw.Connection) -> tuple[int, int]:
     return int(rows[0][0]), int(rows[1][0])
 
 
-def prepare(path: str, lock: WriteLock, durability: str) -> apsw.Connection:
+def prepare(path: str, lock: WriteLock, durability: str, key: bytes | None) -> apsw.Connection:
     """A first reader, after making sure that the file is a store of ours with the present schema."""
     while True:
-        connection = open_reader(path)
+        connection = open_reader(path, key)
         try:
             if is_current(connection, path):
                 return connection
@@ -137,7 +144,38 @@ def prepare(path: str, lock: WriteLock, durability: str) -> apsw.Connection:
             connection.close()
             raise
         connection.close()
-        _upgrade(path, lock, durability)
+        _upgrade(path, lock, durability, key)
+
+
+def is_store(path: str) -> bool:
+    """Whether a file is a store: encrypted, or with our mark in its header or, before a checkpoint, in its first page.
+
+    That page is the first frame of the write-ahead log of a new store.
+    """
+    mark = APPLICATION_ID.to_bytes(4, "big")
+    header, log = header_of(path, _OUR_MARK_ENDS), header_of(f"{path}-wal", _FIRST_PAGE_IN_LOG + _OUR_MARK_ENDS)
+    marked = header[:16] == SQLITE_MARK and mark in (header[-4:], log[-4:])
+    return marked or is_encrypted(path)
+
+
+def no_store(path: str) -> StoreCorrupt:
+    """What to say about a file that is no store."""
+    return another_programs(path) if header_of(path, len(SQLITE_MARK)) == SQLITE_MARK else no_database(path)
+
+
+def another_programs(path: str) -> StoreCorrupt:
+    """What to say about a database without our mark."""
+    hint = "set ONRECORD_STORE to another path; the file was not changed"
+    return StoreCorrupt(f"{path} is another program's database", hint=hint)
+
+
+def no_database(path: str) -> StoreCorrupt:
+    """What to say about a file that does not begin as a database does."""
+    return StoreCorrupt(
+        f"{path} is not a database, or its beginning is damaged; it was not changed",
+        hint="set ONRECORD_STORE to another path, or restore a backup",
+        step="foreign_file",
+    )
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:
@@ -150,19 +188,16 @@ def is_current(connection: apsw.Connection, path: str) -> bool:
     foreign = application or version or connection.execute(QUERIES["tables"]).fetchall() != [(0,)]
     # Another process may have created the store between these checks: then the next check sees it.
     if foreign and versions(connection) == (application, version):
-        raise StoreCorrupt(
-            f"{path} is another program's database",
-            hint="set ONRECORD_STORE to another path; the file was not changed",
-        )
+        raise another_programs(path)
     return False
 
 
-def _upgrade(path: str, lock: WriteLock, durability: str) -> None:
+def _upgrade(path: str, lock: WriteLock, durability: str, key: bytes | None) -> None:
     """Create or migrate under the write lock: of many processes that open the store first, one does it."""
     deadline = time.monotonic() + OPEN_SECONDS
     passed = lock.acquire(OPEN_SECONDS)
     try:
-        connection = open_writer(path, durability)
+        connection = open_writer(path, durability, key)
         try:
             while not is_current(connection, path):
                 try:
@@ -220,14 +255,19 @@ def store_error(problem: apsw.Error, path: str, system: int = 0) -> StoreError:
         return StoreMoved(f"the store {path} was deleted, moved or replaced while it was open; nothing was written")
     if isinstance(problem, apsw.FullError) or system in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"no space left for the store {path}; nothing was written")
-    if isinstance(problem, (apsw.CorruptError, apsw.NotADBError)):
-        if _cannot_be_read(path):
-            return StoreError(
-                f"the disk returned an input/output error for the store {path}; what is on it may be sound",
-                hint="check the disk, then the store; restore a backup only if the store is damaged",
-                step="check_store",
-            )
-        return StoreCorrupt(f"{path} is damaged or not a database: {problem}")
+    if isinstance(problem, apsw.NotADBError) and is_encrypted(path):
+        return wrong_key(path)
+    damaged = isinstance(problem, (apsw.CorruptError, apsw.NotADBError))
+    if (damaged or isinstance(problem, apsw.IOError)) and _cannot_be_read(path):
+        return StoreError(
+            f"the disk returned an input/output error for the store {path}; what is on it may be sound",
+            hint="check the disk, then the store; restore a backup only if the store is damaged",
+            step="check_store",
+        )
+    if isinstance(problem, apsw.NotADBError):
+        return no_database(path)
+    if damaged:
+        return StoreCorrupt(f"{path} is damaged: {problem}")
     if isinstance(problem, (apsw.BusyError, apsw.LockedError)):
         return StoreBusy(
             f"another process kept the store {path} busy for {BUSY_SECONDS:g} seconds; nothing was written"

@@ -6,20 +6,23 @@ name that is only a prefix), it returns None, and the caller opens the store and
 
 from __future__ import annotations
 
-import json
 import os
 
 import apsw
 
+from onrecord import lean_json as json
 from onrecord.errors import StoreError
 from onrecord.stores.sqlite import safety
+from onrecord.stores.sqlite.cipher import key_of
 from onrecord.stores.sqlite.connection import QUERIES, is_current, open_reader, refuse_old_library
 from onrecord.views.present import BODIES, KINDS, PRESENT_VERSION, STARTS_ANEW, Present, Seen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
+
+    Key = Callable[[], bytes | None] | None
 
 TAIL_LIMIT = 1_000
 """The most events of a session without a snapshot that are folded here."""
@@ -27,18 +30,22 @@ TAIL_LIMIT = 1_000
 _POSITION_BITS = 32
 _PLAIN, _COMPRESSED = 0, 1
 _MARK = b"="
+_ENCRYPTED = b"#"
 _ID_LENGTH = 26
 
 
-def look(path: str, projects: tuple[str, ...], name: str | None) -> Present | None:
+def look(path: str, projects: tuple[str, ...], name: str | None, key: Key = None) -> Present | None:
     """What the gate needs of a session, or None where a glance is not sure."""
-    found: Present | None = _at(path, lambda connection: _look(connection, projects, name))
+    found: Present | None = _at(path, key, lambda connection: _look(connection, projects, name))
     return found
 
 
-def look_linked(path: str, link: str) -> Linked | None:
-    """The owner of a linked conversation, and what the gate needs of its session; None where a glance is not sure."""
-    found: Linked | None = _at(path, lambda connection: _look_linked(connection, link))
+def look_linked(path: str, link: str, key: Key = None, kinds: Iterable[str] | None = None) -> Linked | None:
+    """The owner of a linked conversation, and what the gate needs of its session; None where a glance is not sure.
+
+    What others than the `kinds` say since the last snapshot is left out.
+    """
+    found: Linked | None = _at(path, key, lambda connection: _look_linked(connection, link, kinds))
     return found
 
 
@@ -54,7 +61,7 @@ class Linked:
         """None where a glance is not sure."""
 
 
-def _at(path: str, look: Callable[[apsw.Connection], Any]) -> Any:
+def _at(path: str, key: Key, look: Callable[[apsw.Connection], Any]) -> Any:
     """One query over one connection, or None."""
     refuse_old_library()
     path = os.path.realpath(path)
@@ -62,7 +69,7 @@ def _at(path: str, look: Callable[[apsw.Connection], Any]) -> Any:
         return None
     safety.check(path)
     try:
-        connection = open_reader(path)
+        connection = open_reader(path, key_of(path, key))
         try:
             if not is_current(connection, path):
                 return None
@@ -75,12 +82,12 @@ def _at(path: str, look: Callable[[apsw.Connection], Any]) -> Any:
         return None  # the caller opens the store, which reports what is wrong
 
 
-def _look_linked(connection: apsw.Connection, link: str) -> Linked:
+def _look_linked(connection: apsw.Connection, link: str, kinds: Iterable[str] | None) -> Linked:
     rows: list[Any] = connection.execute(QUERIES["glance_by_link"], (link, PRESENT_VERSION)).fetchall()
     if not rows:
         return Linked()
     *row, session, agent = rows[0]
-    return Linked(session, agent, _present(connection, row))
+    return Linked(session, agent, _present(connection, row, kinds or KINDS))
 
 
 def _look(connection: apsw.Connection, projects: tuple[str, ...], name: str | None) -> Present | None:
@@ -95,19 +102,19 @@ def _look(connection: apsw.Connection, projects: tuple[str, ...], name: str | No
     return _present(connection, rows[0])
 
 
-def _present(connection: apsw.Connection, row: Any) -> Present | None:
+def _present(connection: apsw.Connection, row: Any, kinds: Iterable[str] = KINDS) -> Present | None:
     number, called, status, position, forked_at, kept, digest, body = row
     if kept is None:
         if forked_at or position > TAIL_LIMIT:
             return None
         kept, present = 0, Present(called, status)
-    elif kept <= forked_at:
+    elif kept <= forked_at or body[:1] == _ENCRYPTED:
         return None
     else:
         present = Present.load(body[1:] if body[:1] == _MARK else _unpacked(body), called, status)
     base = number << _POSITION_BITS
     tail: list[Any] = connection.execute(
-        QUERIES["glance_at_tail"], (base + kept, base + position, _KINDS, _BODIES)
+        QUERIES["glance_at_tail"], (base + kept, base + position, json.dumps([*kinds, *STARTS_ANEW]), _BODIES)
     ).fetchall()
     if kept and (not tail or tail[0][6] != digest):
         return None
@@ -133,10 +140,10 @@ def _data(encoding: int, payload: bytes | None) -> Any:
 
 
 def _unpacked(frame: bytes) -> bytes:
-    import zstandard
+    from onrecord.stores.zstd import zstd
 
-    return zstandard.ZstdDecompressor().decompress(frame)
+    body: bytes = zstd().ZstdDecompressor().decompress(frame)
+    return body
 
 
-_KINDS = json.dumps([*KINDS, *STARTS_ANEW])
 _BODIES = json.dumps([*BODIES])

@@ -1,4 +1,8 @@
-"""Leases: acquired, renewed and released inside a transaction, on the store's clock."""
+"""Leases: acquired, renewed and released inside a transaction, on the store's clock.
+
+That clock is the steady one of the machine, shown as a time of day: each holder says how far its time of day was ahead
+(`clock`). So a time of day that jumps, in one process or on the whole machine, takes no lane from a holder at work.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,9 @@ from onrecord.stores.sqlite.writer import PendingWrite
 
 if TYPE_CHECKING:
     import apsw
+
+    from onrecord.log.store import Receipt
+    from onrecord.stores.sqlite.append import Append
 
 
 class Acquire(PendingWrite):
@@ -31,10 +38,11 @@ class Acquire(PendingWrite):
         if row is None:
             raise not_found(wanted.session)
         number, name, epoch, holder, since, until = row
-        if holder is not None and not self._takeover and until > wanted.since:
+        if holder is not None and not self._takeover:
             present = Lease(wanted.session, wanted.lane, epoch, loads(holder), since, until)
-            if not machine.is_gone(present.holder):
-                raise held_by(name, present)
+            shift = _shift(present.holder, wanted)
+            if until + shift > wanted.since and not machine.is_gone(present.holder):
+                raise held_by(name, present._replace(since=since + shift, until=until + shift))
         wanted = wanted._replace(epoch=(epoch or 0) + 1)
         span = wanted.until - wanted.since
         cursor.execute(
@@ -47,6 +55,32 @@ class Acquire(PendingWrite):
     def recall(self, cursor: apsw.Cursor) -> bool:
         row = cursor.execute(QUERIES["lease"], (self._wanted.session, self._wanted.lane)).fetchone()
         return row is not None and (row[2], row[4]) == (self._wanted.epoch, self._wanted.since)
+
+
+def _shift(holder: dict[str, Any], wanted: Lease) -> int:
+    """What to add to a moment of a holder to get the same moment as the one who asks sees it."""
+    theirs = holder.get("clock")
+    if type(theirs) is not int or "clock" not in wanted.holder or holder.get("boot") != machine.boot_id():
+        return 0
+    return wanted.since - int(machine.uptime() * 1e6) - theirs
+
+
+class Join(PendingWrite):
+    """A new holder acquires the lease of a lane, and appends its first events: one transaction, or nothing."""
+
+    __slots__ = ("_acquire", "_append")
+
+    def __init__(self, acquire: Acquire, append: Append) -> None:
+        super().__init__()
+        self._acquire = acquire
+        self._append = append
+
+    def work(self, cursor: apsw.Cursor) -> tuple[Lease, list[Receipt]]:
+        lease = self._acquire.work(cursor)
+        return lease, self._append.work_under(cursor, lease)
+
+    def recall(self, cursor: apsw.Cursor) -> bool:
+        return self._append.recall(cursor)
 
 
 class Renew(PendingWrite):

@@ -7,18 +7,18 @@ write-ahead log from ever being truncated.
 from __future__ import annotations
 
 import time
-from json import dumps
-from threading import Event
-from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from onrecord.errors import InvalidInput, StoreCorrupt
+from onrecord.lean_json import dumps
+from onrecord.lean_typing import TYPE_CHECKING, Any
 from onrecord.log.events import Record
 from onrecord.stores.sqlite.connection import QUERIES, open_reader, store_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from threading import Event
 
     from onrecord.stores.payloads import Payloads
 
@@ -27,6 +27,7 @@ READERS_KEPT = 4
 
 _MASK = 0xFFFFFFFF
 _ENCODING, _PAYLOAD = 11, 12
+_COMPRESSED = 1
 
 Row = tuple[Any, ...]
 
@@ -34,8 +35,9 @@ Row = tuple[Any, ...]
 class Readers:
     """A pool of connections that cannot write."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, key: bytes | None) -> None:
         self._path = path
+        self._key = key
         self._closed = False
         self._start()
 
@@ -94,6 +96,8 @@ class Readers:
 
     def pause(self, seconds: float) -> None:
         """Before a fork: let no query begin, wait for the running ones, and close every connection."""
+        from threading import Event
+
         self._pause = Event()
         deadline = time.monotonic() + seconds
         while self._asking and time.monotonic() < deadline:
@@ -123,7 +127,7 @@ class Readers:
 
     def _open(self) -> apsw.Connection:
         try:
-            connection = open_reader(self._path)
+            connection = open_reader(self._path, self._key)
         except apsw.Error as problem:
             raise store_error(problem, self._path) from problem
         self._closed = False
@@ -141,6 +145,8 @@ def records_of(session: str, rows: list[Row], payloads: Payloads) -> list[Record
     A payload that does not unpack is returned as its stored bytes: decoding it reports where the damage is, and
     verification can continue with the next event.
     """
+    if any(row[_ENCODING] > _COMPRESSED for row in rows):
+        rows = payloads.decrypted(session, rows)
     unpacked = iter(payloads.unpack([row[_PAYLOAD] for row in rows if row[_ENCODING] and row[_PAYLOAD] is not None]))
     # What Record._make does, without its call: reading a long log spends its time in this loop.
     make = tuple.__new__

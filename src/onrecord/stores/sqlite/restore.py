@@ -17,6 +17,7 @@ import apsw
 
 from onrecord.errors import StoreBusy, StoreCorrupt, StoreError
 from onrecord.stores.sqlite import safety
+from onrecord.stores.sqlite.cipher import key_of
 from onrecord.stores.sqlite.connection import QUERIES, open_writer, store_error
 from onrecord.stores.sqlite.upkeep import back_up
 
@@ -26,29 +27,32 @@ if TYPE_CHECKING:
 _BESIDE = ("-wal", "-shm", "-journal")
 
 
-def restore(backup: str, path: str, check: Callable[[str], None]) -> str | None:
+def restore(
+    backup: str, path: str, check: Callable[[str], None], key: Callable[[], bytes | None] | None = None
+) -> str | None:
     """Replace the store at `path` by a copy of `backup`; return where the old store is now.
 
-    `check` gets the path of the copy and raises if the copy is damaged; nothing has changed then.
+    `check` gets the path of the copy and raises if the copy is damaged; nothing has changed then. `key` returns the key
+    of encrypted files: the backup, the store, or both.
     """
     real = safety.resolve(path)
     copy = f"{real}.restoring-{os.getpid()}"
     try:
-        _copy(Path(backup).expanduser().resolve(), copy)
+        _copy(Path(backup).expanduser().resolve(), copy, key)
         check(copy)
-        _settle(copy)
-        return _take_place(copy, real)
+        _settle(copy, key_of(copy, key))
+        return _take_place(copy, real, key_of(real, key) if os.path.exists(real) else None)
     finally:
         for companion in safety.COMPANIONS:
             Path(copy + companion).unlink(missing_ok=True)
 
 
-def _copy(backup: Path, copy: str) -> None:
+def _copy(backup: Path, copy: str, key: Callable[[], bytes | None] | None) -> None:
     """Copy a backup; one that is a single file is copied as a file, so that SQLite leaves nothing beside it."""
     if backup.stat().st_size == 0:
         raise StoreCorrupt(f"{backup} is empty", hint="nothing was changed; try an older backup")
     if any(Path(f"{backup}{companion}").exists() for companion in ("-wal", "-journal")):
-        back_up(str(backup), copy)
+        back_up(str(backup), copy, key_of(str(backup), key))
         return
     file = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(file, "wb") as target, backup.open("rb") as source:
@@ -57,13 +61,13 @@ def _copy(backup: Path, copy: str) -> None:
         os.fsync(target.fileno())
 
 
-def _settle(copy: str) -> None:
+def _settle(copy: str, key: bytes | None) -> None:
     """Move what the check left in the copy's write-ahead log into the copy: only one file will be renamed.
 
     A backup is a file that anyone may have written: its logs count as arrived, and its snapshots are not kept.
     """
     try:
-        connection = open_writer(copy, "full")
+        connection = open_writer(copy, "full", key)
         try:
             connection.execute(QUERIES["mark_all_arrived"])
             connection.execute(QUERIES["drop_every_snapshot"])
@@ -76,9 +80,9 @@ def _settle(copy: str) -> None:
         raise store_error(problem, copy) from problem
 
 
-def _take_place(copy: str, path: str) -> str | None:
+def _take_place(copy: str, path: str, key: bytes | None) -> str | None:
     aside = None
-    connection = _alone(path) if os.path.lexists(path) else None
+    connection = _alone(path, key) if os.path.lexists(path) else None
     try:
         if os.path.lexists(path):
             aside = _free_name(path)
@@ -95,10 +99,10 @@ def _take_place(copy: str, path: str) -> str | None:
     return aside
 
 
-def _alone(path: str) -> apsw.Connection | None:
+def _alone(path: str, key: bytes | None) -> apsw.Connection | None:
     """A connection that shuts out all others; None for a file so damaged that no process can be using it."""
     try:
-        connection = open_writer(path, "full")
+        connection = open_writer(path, "full", key)
         connection.set_busy_timeout(0)
         # Leaving WAL mode needs exclusive access, and makes the file complete without -wal and -shm.
         if connection.pragma("journal_mode", "delete") != "delete":

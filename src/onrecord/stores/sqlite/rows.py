@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from itertools import chain
-from json import dumps
-from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onrecord.lean_json import dumps
+from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord.log.events import DURABLE, KINDS, tuple_new
 from onrecord.log.head import STEPS, Head
 from onrecord.stores.placing import Known
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from onrecord.log.tip import Placement, Tip
     from onrecord.stores.payloads import Packed
     from onrecord.stores.refusals import OnRecord
+    from onrecord.stores.session_cipher import SessionCipher
 
 POSITION_BITS = 32
 POSITION_MASK = 0xFFFFFFFF
 MOMENT_BITS = 17
-ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
+ROWS_AT_ONCE = (64, 32, 16, 8, 4, 3, 2, 1)
 """How many events one statement may write: at each statement another thread may take the GIL."""
 
 TIERS = {name: int(kind.tier == DURABLE) for name, kind in KINDS.items()}
@@ -111,14 +112,16 @@ def add_events(cursor: apsw.Cursor, rows: Sequence[EventRow]) -> None:
             start += size
 
 
-def move_head(cursor: apsw.Cursor, number: int, before: Tip, tip: Tip, rows: Sequence[EventRow]) -> None:
+def move_head(  # noqa: PLR0917  # on the hottest path, where names cost time
+    cursor: apsw.Cursor, number: int, before: Tip, tip: Tip, rows: Sequence[EventRow], cipher: SessionCipher | None
+) -> None:
     """Update the row of the session, unless its new events say it all: many turns then write a page less each.
 
     The row always keeps what lists are sorted and filtered by. It keeps every fact too, so that a log that lost its
     last fact is noticed.
     """
     if not (all(row.kind in STEPS for row in rows) and implies(rows[-1], before, tip)):
-        write_head(cursor, number, tip.head)
+        write_head(cursor, number, tip.head, cipher)
 
 
 def implies(last: EventRow, before: Tip, tip: Tip) -> bool:
@@ -134,8 +137,10 @@ def implies(last: EventRow, before: Tip, tip: Tip) -> bool:
     )
 
 
-def write_head(cursor: apsw.Cursor, number: int, head: Head) -> None:
-    """Update the row of the session."""
+def write_head(cursor: apsw.Cursor, number: int, head: Head, cipher: SessionCipher | None) -> None:
+    """Update the row of the session; `cipher` is that of a session with a key of its own."""
+    if cipher is not None:
+        head = cipher.head(head)
     _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = head
     changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)
     cursor.execute(_CHANGE_HEAD, (number, position, digest, run, status, at, *changed))

@@ -1,8 +1,8 @@
 """Whether a directory is safe for a store: who owns its files, who else may write them, and on what disk they are.
 
-Nothing here opens an existing database file: closing any handle of it would drop the locks that other connections of
-this process hold on it. `stat` answers every question, and a new file is created empty, with its permissions, before
-SQLite opens it.
+Nothing here opens an existing database file, except through SQLite: closing any other handle of it would drop the locks
+that other connections of this process hold on it. `stat` answers most questions, and a new file is created empty, with
+its permissions, before SQLite opens it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import sys
 
 from onrecord import machine
 from onrecord.errors import StoreError, StoreFull, StoreReadOnly, StoreUnsafe
+from onrecord.stores.sqlite.cipher import header_of
+from onrecord.stores.sqlite.connection import is_store, no_store
 
 COMPANIONS = ("", "-wal", "-shm", "-journal", ".lock")
 """What the names of a database's own files end with."""
@@ -64,9 +66,10 @@ def check(path: str) -> bool:
     """
     _check_directory(os.path.dirname(path))
     refuse_network(path)
-    made = _make_file(path)
-    for companion in COMPANIONS:
+    for companion in COMPANIONS[1:]:
         _check_file(path + companion)
+    made = _make_file(path)
+    _check_database(path)
     if not made:
         _refuse_empty(path)
     return made
@@ -150,6 +153,16 @@ def sync_directory(directory: str) -> None:
         os.close(file)
 
 
+def _check_database(path: str) -> None:
+    """Refuse a file for what it is first, then for its owner and mode: advice for a store fits no other file."""
+    try:
+        _check_file(path)
+    except StoreUnsafe:
+        if header_of(path, 1) and not is_store(path):
+            raise no_store(path) from None
+        raise
+
+
 def _check_file(path: str) -> None:
     try:
         facts = os.lstat(path)
@@ -165,9 +178,11 @@ def _check_file(path: str) -> None:
             hint="run onrecord as that user, or set ONRECORD_STORE to a path of your own",
         )
     if facts.st_mode & _OTHERS_MAY_WRITE:
+        from onrecord.shell.splitting import quote
+
         raise StoreUnsafe(
             f"other users may write to {path}, so its content cannot be trusted",
-            hint=f"verify it, then remove that permission: chmod 600 {path}",
+            hint=f"verify it, then remove that permission: chmod 600 {quote(path)}",
         )
 
 

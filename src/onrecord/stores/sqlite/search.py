@@ -7,10 +7,11 @@ busy store), the events that are not indexed yet are read and compared one by on
 
 from __future__ import annotations
 
+from contextlib import suppress
 from json import dumps
 from typing import TYPE_CHECKING, NamedTuple
 
-from onrecord.errors import OutcomeUnknown, StoreBusy, StoreFull, StoreReadOnly
+from onrecord.errors import OutcomeUnknown, SessionLocked, StoreBusy, StoreFull, StoreReadOnly
 from onrecord.log.store import Hit
 from onrecord.log.text import fits, words_in, words_of
 from onrecord.stores.sqlite.connection import QUERIES
@@ -81,7 +82,8 @@ class Searcher:
             self._catch_up(project, session)
             scanned: list[Hit] = []
         except (StoreReadOnly, StoreFull, StoreBusy, OutcomeUnknown):
-            scanned = self._scan(wanted, project, session)[:limit]
+            scanned = self._scan(wanted, self._behind(project, session, keyed=False))[:limit]
+        scanned = (self._scan(wanted, self._behind(project, session, keyed=True)) + scanned)[:limit]
         # Words are letters and digits only, so quotes are enough to keep them from being parsed as syntax.
         match = " ".join(f'"{word}"' for word in wanted) + "*"
         if session is None:
@@ -92,13 +94,15 @@ class Searcher:
             rows = self._readers.ask("search_session", (match, project, limit, base, base + POSITION_MASK))
         return (scanned + [Hit(*row) for row in rows])[:limit]
 
-    def _behind(self, project: str | None, session: str | None) -> list[tuple[int, str, int, int]]:
-        return [(row[0], row[1], row[2], row[3]) for row in self._readers.ask("behind", (project, session))]
+    def _behind(self, project: str | None, session: str | None, *, keyed: bool) -> list[tuple[int, str, int, int]]:
+        """The sessions that are not indexed yet: those with a key of their own (they never are), or the others."""
+        rows = self._readers.ask("behind", (project, session))
+        return [(row[0], row[1], row[2], row[3]) for row in rows if bool(row[4]) is keyed]
 
     def _catch_up(self, project: str | None, session: str | None) -> None:
         portions: list[Portion] = []
         events = characters = 0
-        for number, id_, start, end in self._behind(project, session):
+        for number, id_, start, end in self._behind(project, session, keyed=False):
             after = start
             while after < end:
                 portion = self._portion(number, id_, after, end, BATCH_EVENTS - events)
@@ -129,14 +133,19 @@ class Searcher:
         rows = self._readers.ask("events", (base | after, base | end, limit))
         return [(record.position, words_in(record.payload)) for record in records_of(id_, rows, self._payloads)]
 
-    def _scan(self, wanted: list[str], project: str | None, session: str | None) -> list[Hit]:
+    def _scan(self, wanted: list[str], behind: list[tuple[int, str, int, int]]) -> list[Hit]:
         hits: list[Hit] = []
-        for number, id_, start, end in self._behind(project, session):
-            after = start
-            while after < end:
-                texts = self._texts(number, id_, after, end, BATCH_EVENTS)
-                if not texts:
-                    break
-                after = texts[-1][0]
-                hits += [Hit(id_, position) for position, words in texts if fits(words, wanted)]
+        for number, id_, start, end in behind:
+            with suppress(SessionLocked):  # without its key a session has no words
+                hits += self._scan_one(wanted, number, id_, start, end)
         return hits[::-1]
+
+    def _scan_one(self, wanted: list[str], number: int, id_: str, start: int, end: int) -> list[Hit]:
+        hits, after = [], start
+        while after < end:
+            texts = self._texts(number, id_, after, end, BATCH_EVENTS)
+            if not texts:
+                break
+            after = texts[-1][0]
+            hits += [Hit(id_, position) for position, words in texts if fits(words, wanted)]
+        return hits

@@ -10,19 +10,23 @@ from __future__ import annotations
 import atexit
 import os
 import time
-from json import loads
-from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import apsw
 
+from onrecord import machine
 from onrecord.errors import InvalidInput
+from onrecord.lean_json import loads
+from onrecord.lean_typing import TYPE_CHECKING, Any
+from onrecord.lean_weak import WeakKeys
 from onrecord.log.codec import SealOnRead
+from onrecord.log.names import MIRROR_PREFIX
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
-from onrecord.stores.payloads import COMPRESS_FROM, FACTS_FROM, Payloads, pack_snapshot
+from onrecord.stores.keyed import KeyedSessions, packed_of
+from onrecord.stores.payloads import FACTS_FROM
 from onrecord.stores.refusals import not_found
 from onrecord.stores.sqlite import safety
-from onrecord.stores.sqlite.append import Append, LateAppend, Remembered
+from onrecord.stores.sqlite.append import Append, EncryptedAppend, LateAppend, Remembered
+from onrecord.stores.sqlite.cipher import key_of
 from onrecord.stores.sqlite.connection import (
     DURABILITIES,
     QUERIES,
@@ -40,7 +44,9 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
+    from onrecord.machine.session_keys import SessionKeys
     from onrecord.stores.payloads import Packed
+    from onrecord.stores.sqlite.leases import Acquire
     from onrecord.stores.sqlite.search import Searcher
 
 FORK_SECONDS = 1.0
@@ -50,39 +56,59 @@ _EVERYTHING = -1
 _LATEST = (1 << 62, "")
 
 
-class SQLiteStore:
-    """A store in one file. `durability="fast"` does not wait for the disk: a power cut can lose the last commits."""
+class SQLiteStore(KeyedSessions):
+    """A store in one file. `durability="fast"` does not wait for the disk: a power cut can lose the last commits.
 
-    def __init__(self, path: str, *, durability: str = "full", clock: Callable[[], float] = time.time) -> None:
+    `key` returns the key of 32 bytes, or None. It is asked where the file is encrypted, and where there is no file yet:
+    a new store is encrypted if there is a key. `session_keys` has the keys of sessions that have their own; without it,
+    they are beside the file.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        durability: str = "full",
+        clock: Callable[[], float] | None = None,
+        key: Callable[[], bytes | None] | None = None,
+        session_keys: Callable[[str], SessionKeys] | None = None,
+    ) -> None:
         refuse_old_library()
         if durability not in DURABILITIES:
             raise InvalidInput(
                 f"durability must be full or fast, not {durability!r}", hint="full waits for the disk; fast does not"
             )
+        self._key = key_of(os.path.realpath(os.path.expanduser(path)), key)
         self.path = safety.resolve(path)
         self.url = f"sqlite:///{self.path}"
         self.durability = durability
+        self._ahead = int((time.time() - machine.steady()) * 1e6)
+        """How far the time of day was ahead of the steady clock; leases run on that one unless a test gives another."""
         self._clock = clock
         safety.check(self.path)
         lock = WriteLock(self.path + ".lock")
-        self._readers = Readers(self.path)
+        self._readers = Readers(self.path, self._key)
         try:
-            self._readers.add(prepare(self.path, lock, durability))
+            self._readers.add(prepare(self.path, lock, durability, self._key))
         except apsw.Error as problem:
             raise store_error(problem, self.path) from problem
         safety.tighten(self.path)
-        self._writer = Writer(self.path, lock, durability)
+        self._writer = Writer(self.path, lock, durability, self._key)
         self._remembered = Remembered()
         self._secret = b""
-        self._payloads = Payloads(self._blob_secret)
+        self._keys_at = session_keys
+        self._payloads = self._start_keyed(self._blob_secret, self._keys_beside)
         self._searcher: Searcher | None = None
-        _STORES.add(self)
+        _STORES[self] = None
 
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
         from onrecord.stores.sqlite.writes import Create
 
-        pack = self._payloads.pack
-        answer: list[Receipt] = self._writer.run(Create(head, drafts, [pack(draft.payload) for draft in drafts]))
+        cipher = self._new_cipher(head.session)
+        if cipher is not None:
+            drafts = self._all_ciphers().drafts(cipher, drafts)
+        with self._making(cipher):
+            answer: list[Receipt] = self._writer.run(Create(head, drafts, [*map(self._pack_whole, drafts)], cipher))
         return answer
 
     def append(
@@ -90,7 +116,7 @@ class SQLiteStore:
     ) -> list[Receipt]:
         answer: list[Receipt]
         now = self._now() if lease is not None else 0
-        if type(drafts) is SealOnRead:
+        if type(drafts) is SealOnRead and (session in self._keyless or self._cipher_for_append(session) is None):
             pending = LateAppend(session, drafts, [], self._remembered, expect, lease, now)
             pending.pack = self._pack
             try:
@@ -99,12 +125,27 @@ class SQLiteStore:
                 pass  # sealed and packed here, like any other
             else:
                 return answer
-        packed = list(map(self._pack, drafts))
-        answer = self._writer.run(Append(session, drafts, packed, self._remembered, expect, lease, now))
+        answer = self._writer.run(self._pending(session, drafts, expect, lease, now))
         return answer
 
+    def _pending(
+        self, session: str, drafts: Sequence[Draft], expect: int | None, lease: Lease | None, now: int
+    ) -> Append:
+        if session not in self._keyless and (cipher := self._cipher_for_append(session)) is not None:
+            drafts = self._all_ciphers().drafts(cipher, drafts)
+            packed = [packed_of(draft) or self._pack(draft) for draft in drafts]
+            encrypted = EncryptedAppend(session, drafts, packed, self._remembered, expect, lease, now)
+            encrypted.cipher = cipher
+            return encrypted
+        return Append(session, drafts, list(map(self._pack, drafts)), self._remembered, expect, lease, now)
+
     def _pack(self, draft: Draft) -> Packed:
-        return self._payloads.pack(draft.payload, FACTS_FROM if TIERS.get(draft.kind, 1) else COMPRESS_FROM)
+        if TIERS.get(draft.kind, 1):
+            return self._payloads.pack(draft.payload, FACTS_FROM)
+        return self._payloads.pack(draft.payload, conversation=draft.id.startswith(MIRROR_PREFIX))
+
+    def _pack_whole(self, event: Draft | Record) -> Packed:
+        return packed_of(event) or self._payloads.pack(event.payload or b"")
 
     def read(
         self,
@@ -151,7 +192,7 @@ class SQLiteStore:
         rows = self._readers.ask("head", (session,))
         if not rows:
             raise not_found(session)
-        return head_of(rows[0])
+        return self._shown(head_of(rows[0]))
 
     def heads(
         self,
@@ -173,26 +214,35 @@ class SQLiteStore:
         else:
             values |= {"name": name} | _bounds("prefix", prefix) | _bounds("id_prefix", prefix and prefix.upper())
             rows = self._readers.ask("heads_by_name", values)
-        return [head_of(row) for row in rows]
+        return [self._shown(head_of(row)) for row in rows]
 
     def children(self, session: str) -> list[Head]:
-        return [head_of(row) for row in self._readers.ask("children", (session,))]
+        return [self._shown(head_of(row)) for row in self._readers.ask("children", (session,))]
 
     def acquire(
-        self,
-        session: str,
-        lane: str,
-        holder: dict[str, Any],
-        *,
-        seconds: float = LEASE_SECONDS,
-        takeover: bool = False,
+        self, session: str, lane: str, holder: dict[str, Any], *, seconds: float = LEASE_SECONDS, takeover: bool = False
     ) -> Lease:
+        lease: Lease = self._writer.run(self._acquire(session, lane, holder, seconds, takeover=takeover))
+        return lease
+
+    def join(
+        self, session: str, lane: str, holder: dict[str, Any], drafts: Sequence[Draft], *, expect: int | None = None,
+        seconds: float = LEASE_SECONDS, takeover: bool = False,
+    ) -> tuple[Lease, list[Receipt]]:  # fmt: skip
+        from onrecord.stores.sqlite.leases import Join
+
+        acquire = self._acquire(session, lane, holder, seconds, takeover=takeover)
+        both: tuple[Lease, list[Receipt]]
+        both = self._writer.run(Join(acquire, self._pending(session, drafts, expect, None, self._now())))
+        return both
+
+    def _acquire(self, session: str, lane: str, holder: dict[str, Any], seconds: float, *, takeover: bool) -> Acquire:
         from onrecord.stores.sqlite.leases import Acquire
 
         now = self._now()
-        wanted = Lease(session, lane, 0, holder, now, now + int(seconds * 1e6))
-        lease: Lease = self._writer.run(Acquire(wanted, takeover=takeover))
-        return lease
+        if self._clock is None:
+            holder = holder | {"clock": self._ahead}
+        return Acquire(Lease(session, lane, 0, holder, now, now + int(seconds * 1e6)), takeover=takeover)
 
     def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
         from onrecord.stores.sqlite.leases import Renew
@@ -219,12 +269,12 @@ class SQLiteStore:
         return self.snapshots(view, (session,)).get(session)
 
     def save_all(self, snapshots: Mapping[str, Snapshot]) -> None:
-        self._writer.run(_Save(snapshots))
+        self._writer.run(_Save(snapshots, self._bodies(snapshots)))
 
     def snapshots(self, view: str, sessions: Collection[str]) -> dict[str, Snapshot]:
         found = {}
         for session, position, digest, packed in self._readers.ask("snapshots", (as_json(sessions), view)):
-            body = self._payloads.unpack_snapshot(packed)
+            body = self._body(session, view, packed, self._payloads)
             if body is not None:
                 found[session] = Snapshot(view, position, digest, body)
         return found
@@ -256,7 +306,9 @@ class SQLiteStore:
     def install(self, head: Head, records: Iterator[Record], *, extend: bool = False) -> None:
         from onrecord.stores.sqlite.writes import Install
 
-        self._writer.run(Install(head, list(records), self._payloads.pack, extend=extend))
+        head, copied, cipher = self._copied(head, list(records), extend=extend)
+        with self._making(None if extend else cipher):
+            self._writer.run(Install(head, copied, self._pack_whole, cipher, extend=extend))
 
     def arrived(self, session: str) -> int:
         found = self._readers.ask("arrived", (session,))
@@ -266,13 +318,36 @@ class SQLiteStore:
         """Copy the store, while it is in use, to a new file that only its owner may read; return its path."""
         from onrecord.stores.sqlite.upkeep import back_up
 
-        return back_up(self.path, path)
+        return back_up(self.path, path, self._key)
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the file is encrypted."""
+        return self._key is not None
+
+    def reencrypt(self, key: bytes | None, check: Callable[[SQLiteStore], None]) -> None:
+        """Replace the file by a copy under another key, or without one; `check` gets the copy first.
+
+        No other process may have the store open. This store is closed then.
+        """
+        from onrecord.stores.sqlite.cipher import file_key
+        from onrecord.stores.sqlite.reencrypt import reencrypt
+
+        def checked(copy: str) -> None:
+            opened = SQLiteStore(copy, key=lambda: key, session_keys=lambda _beside: self.session_keys)
+            try:
+                check(opened)
+            finally:
+                opened.close()
+
+        self.close()
+        reencrypt(self.path, self._key, None if key is None else file_key(key), checked)
 
     def describe(self, *, check: bool = False) -> dict[str, Any]:
         """What `onrecord doctor` reports: versions, settings in force, files, counts, and on demand integrity."""
         from onrecord.stores.sqlite.upkeep import describe
 
-        return describe(self.path, self.durability, self._readers, check=check)
+        return describe(self.path, self.durability, self._readers, self._key, check=check)
 
     def tidy(self) -> None:
         """Drop snapshots and truncate the write-ahead log: what `onrecord doctor --fix` may do."""
@@ -306,17 +381,50 @@ class SQLiteStore:
     def start_anew(self) -> list[object]:
         """After a fork, in the child: new locks and connections; returns inherited ones, which must not be used."""
         inherited = self._writer.forget() + self._readers.forget()
-        self._payloads = Payloads(self._blob_secret)
+        self._payloads = self._new_payloads(self._blob_secret)
         self._searcher = None
         return inherited
 
     def _now(self) -> int:
-        return int(self._clock() * 1e6)
+        return int(machine.steady() * 1e6) + self._ahead if self._clock is None else int(self._clock() * 1e6)
 
     def _blob_secret(self) -> bytes:
         if not self._secret:
             self._secret = self._readers.ask("secret")[0][0]
         return self._secret
+
+    def use_session_keys(self) -> bool:
+        """From now on, give every new session a key of its own; False if that is so already."""
+        from onrecord.stores.sqlite.writes import UseSessionKeys
+
+        self.session_keys.check()
+        return bool(self._writer.run(UseSessionKeys()))
+
+    def uses_session_keys(self) -> bool:
+        return bool(self._readers.ask("session_keys"))
+
+    def keyed_sessions(self) -> list[tuple[str, str, str]]:
+        """(session, key id, status) of the sessions that have a key of their own."""
+        return [(row[0], row[1], row[2]) for row in self._readers.ask("keyed_sessions")]
+
+    def key_id(self, session: str) -> str | None:
+        found = self._readers.ask("key_of", (session,))
+        return found[0][0] if found else None
+
+    def _keys_beside(self) -> SessionKeys:
+        from onrecord.machine.session_keys import SessionKeys
+
+        beside = f"{self.path}.keys"
+        return self._keys_at(beside) if self._keys_at else SessionKeys(beside, lambda: None)
+
+    def _owner_of(self, session: str, position: int) -> str:
+        return next(str(of) for _number, of, low, high in self._lineage(session) if low < position <= high)
+
+    def _pack_unencrypted(self, event: Draft | Record) -> Packed:
+        payload = event.payload or b""
+        if TIERS.get(event.kind, 1):
+            return self._payloads.pack(payload, FACTS_FROM)
+        return self._payloads.pack(payload, conversation=event.id.startswith(MIRROR_PREFIX))
 
     def _lineage(self, session: str) -> list[Row]:
         """(number, id, low, high) of the session and its ancestors: each contributes low < position <= high."""
@@ -331,10 +439,10 @@ class _Save(PendingWrite):
 
     __slots__ = ("_values",)
 
-    def __init__(self, snapshots: Mapping[str, Snapshot]) -> None:
+    def __init__(self, snapshots: Mapping[str, Snapshot], bodies: Mapping[str, bytes]) -> None:
         super().__init__()
         self._values = [
-            (session, one.view, one.position, one.hash, pack_snapshot(one.body)) for session, one in snapshots.items()
+            (session, one.view, one.position, one.hash, bodies[session]) for session, one in snapshots.items()
         ]
 
     def work(self, cursor: apsw.Cursor) -> None:
@@ -350,7 +458,7 @@ def _bounds(name: str, prefix: str | None) -> dict[str, str | None]:
     return {name: prefix, f"{name}_end": None if prefix is None else prefix + "\U0010ffff"}
 
 
-_STORES: WeakSet[SQLiteStore] = WeakSet()
+_STORES: WeakKeys[SQLiteStore, None] = WeakKeys()
 _PAUSED: list[SQLiteStore] = []
 _INHERITED: list[object] = []
 """Connections that a parent could not close in time: SQLite allows neither using nor closing them here."""
@@ -369,7 +477,7 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     _PAUSED.clear()
-    for store in list(_STORES):
+    for store in _STORES:
         _INHERITED.extend(store.start_anew())
 
 

@@ -12,6 +12,7 @@ import apsw
 from onrecord.errors import InvalidInput, StoreError
 from onrecord.machine.files import remove_left_over
 from onrecord.stores.sqlite import safety
+from onrecord.stores.sqlite.cipher import unlock
 from onrecord.stores.sqlite.connection import open_reader, open_writer, store_error, versions
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ _POWER_CUT = {
 }
 
 
-def back_up(path: str, target: str) -> str:
+def back_up(path: str, target: str, key: bytes | None) -> str:
     """Copy a store that may be in use to a new file, as it is at one moment; return the file's real path.
 
     The copy appears under its name only when it is complete and on the disk. An existing file is never replaced.
+    The copy of an encrypted store is encrypted with the same key.
     """
     real = safety.resolve(target)
     _refuse_existing(real)
@@ -39,7 +41,7 @@ def back_up(path: str, target: str) -> str:
     remove_left_over(os.path.dirname(real), f"{os.path.basename(real)}.part-")
     try:
         _make_empty(part)
-        _copy(path, part)
+        _copy(path, part, key)
         _sync(part)
         _name(part, real)
         safety.sync_directory(os.path.dirname(real))
@@ -75,13 +77,22 @@ def _name(part: str, real: str) -> None:
 def _refuse_existing(path: str) -> None:
     if os.path.lexists(path):
         raise InvalidInput(f"{path} exists; a backup never replaces a file", hint="choose a new name")
+    for companion in ("-wal", "-journal"):
+        if os.path.lexists(path + companion):
+            raise InvalidInput(
+                f"{path + companion} is left over from another database, and SQLite would replay it onto the backup",
+                hint=f"choose a new name, or delete it: {path + companion}",
+            )
 
 
-def _copy(path: str, part: str) -> None:
+def _copy(path: str, part: str, key: bytes | None) -> None:
     try:
-        with contextlib.closing(open_reader(path)) as source:
+        with contextlib.closing(open_reader(path, key)) as source:
             copy = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE)
             with contextlib.closing(copy):
+                if key is not None:
+                    unlock(copy, key)
+                    copy.pragma("page_size", source.pragma("page_size"))
                 backup = copy.backup("main", source, "main")
                 try:
                     backup.step()  # all pages in one read transaction: writers continue, and the copy is of one moment
@@ -101,7 +112,7 @@ def _sync(path: str) -> None:
         os.close(file)
 
 
-def describe(path: str, durability: str, readers: Readers, *, check: bool) -> dict[str, Any]:
+def describe(path: str, durability: str, readers: Readers, key: bytes | None, *, check: bool) -> dict[str, Any]:
     """The facts about a store; with `check`, the database is read through and its structure checked."""
     files = _files(path)
     counts = readers.ask("counts")[0]
@@ -110,18 +121,19 @@ def describe(path: str, durability: str, readers: Readers, *, check: bool) -> di
         "sqlite": apsw.sqlite_lib_version(),
         "apsw": apsw.apsw_version(),
         "file_system": safety.file_system_of(os.path.dirname(path)),
+        "encrypted": key is not None,
         "durability": durability,
         "files": files,
         "wal_bytes": files.get(os.path.basename(path) + "-wal", {}).get("bytes", 0),
         "directory_mode": _mode(os.path.dirname(path)),
     }
     facts |= dict(zip(("sessions", "events", "blobs", "snapshots", "leases"), counts, strict=True))
-    facts["search_behind"] = sum(end - start for _number, _id, start, end in readers.ask("behind", (None, None)))
-    facts |= _settings(path, durability)
+    facts["search_behind"] = sum(row[3] - row[2] for row in readers.ask("behind", (None, None)) if not row[4])
+    facts |= _settings(path, durability, key)
     facts["writable"] = os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
     facts["power_cut_can_lose"] = _power_cut(facts)
     if check:
-        facts["integrity"] = _integrity(path)
+        facts["integrity"] = _integrity(path, key)
     return facts
 
 
@@ -134,14 +146,14 @@ def _power_cut(facts: dict[str, Any]) -> str:
     return _POWER_CUT.get(facts["synchronous"], "unknown")
 
 
-def _settings(path: str, durability: str) -> dict[str, Any]:
+def _settings(path: str, durability: str, key: bytes | None) -> dict[str, Any]:
     """What SQLite says about a connection opened the way the store opens its own."""
     try:
         try:
-            connection = open_writer(path, durability)
+            connection = open_writer(path, durability, key)
             connection.execute("PRAGMA journal_mode").fetchall()
         except (apsw.CantOpenError, apsw.ReadOnlyError):
-            connection = open_reader(path)
+            connection = open_reader(path, key)
         try:
             application, version = versions(connection)
             return {
@@ -158,10 +170,10 @@ def _settings(path: str, durability: str) -> dict[str, Any]:
         raise store_error(problem, path) from problem
 
 
-def _integrity(path: str) -> str:
+def _integrity(path: str, key: bytes | None) -> str:
     """`ok`, or the first problems that SQLite finds."""
     try:
-        connection = open_reader(path)
+        connection = open_reader(path, key)
         try:
             rows = connection.execute("PRAGMA quick_check(10)").fetchall()
         finally:

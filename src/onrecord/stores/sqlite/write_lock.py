@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import errno
 import os
+from _thread import allocate_lock as Lock  # noqa: N812  # its name in `threading`, which a hook does not load
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
-from threading import Lock, Thread
 
 from onrecord.errors import StoreReadOnly, StoreUnsafe
 
@@ -57,7 +57,7 @@ class WriteLock:
         """Release the lock when a signal interrupted `acquire` and it is unknown how far it got."""
         for file in (self._file, self._waiter.give_up() if self._waiter is not None else -1):
             if file >= 0:
-                flock(file, LOCK_UN)
+                _unlock(file)
         self._held = -1
 
     def close(self) -> None:
@@ -106,6 +106,8 @@ class _Waiter:
         self._waiting = False
         self._given_up = False
         self._dismissed = False
+        from threading import Thread
+
         Thread(target=self._run, name="onrecord-write-lock", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
@@ -138,17 +140,35 @@ class _Waiter:
     def _run(self) -> None:
         while True:
             self._wanted.acquire()
-            if not self._dismissed:
-                flock(self.file, LOCK_EX)
+            locked = not self._dismissed and _lock(self.file)
             with self._guard:
                 self._waiting = False
                 if self._dismissed:
                     os.close(self.file)
                     return
+                if not locked:
+                    continue  # the caller gives up in time, and writes without the lock
                 if self._given_up:
-                    flock(self.file, LOCK_UN)
+                    _unlock(self.file)
                 else:
                     self._granted.release()
+
+
+def _lock(file: int) -> bool:
+    """Wait for the lock; False where the kernel has no room for one (ENOLCK)."""
+    try:
+        flock(file, LOCK_EX)
+    except OSError:
+        return False
+    return True
+
+
+def _unlock(file: int) -> None:
+    """Release a lock; without one there is nothing to release."""
+    try:
+        flock(file, LOCK_UN)
+    except OSError:
+        return  # closing the file releases it, too
 
 
 def open_lock_file(path: str) -> int:

@@ -11,12 +11,11 @@ a fresh one for the last event of each caller, and reports only what is certain:
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from onrecord.errors import InvalidInput, OnrecordError, OutcomeUnknown, StoreBusy, StoreError, StoreReadOnly
+from onrecord.lean_typing import TYPE_CHECKING, Any
 from onrecord.stores.group_commit import GroupCommit, Pending
 from onrecord.stores.sqlite.connection import Moved, open_reader, open_writer, roll_back, store_error
 from onrecord.stores.sqlite.wal import WriteAheadLog, copied, synced
@@ -85,8 +84,9 @@ class TooLargeForLeader(Exception):
 class Writer:
     """The one connection of this process that writes, and its queue."""
 
-    def __init__(self, path: str, lock: WriteLock, durability: str) -> None:
+    def __init__(self, path: str, lock: WriteLock, durability: str, key: bytes | None) -> None:
         self._path = path
+        self._key = key
         self._lock = lock
         self._durability = durability
         self._file = self._identity()
@@ -198,7 +198,7 @@ class Writer:
     def _open(self) -> apsw.Cursor:
         if self._identity() != self._file:
             raise Moved  # opening it would create an empty store
-        connection = open_writer(self._path, self._durability)
+        connection = open_writer(self._path, self._durability, self._key)
         self._log.watch(connection)
         self._connection = connection
         self._cursor = connection.cursor()
@@ -268,7 +268,7 @@ class Writer:
             cursor = self._open()
         except apsw.Error:
             # The store can no longer be written; perhaps it can still be read.
-            reader = open_reader(self._path)
+            reader = open_reader(self._path, self._key)
             try:
                 found = [pending.recall(reader.cursor()) for pending in waiting]
             finally:
@@ -302,9 +302,11 @@ class Writer:
     def _discard(self) -> None:
         """Close a connection that has seen an error; the next use opens another."""
         if self._connection is not None:
-            with suppress(apsw.Error):
+            try:  # a hook does not load contextlib for this
                 roll_back(self._connection)
                 self._connection.close(force=True)
+            except apsw.Error:
+                pass
         self._connection = self._cursor = None
 
 

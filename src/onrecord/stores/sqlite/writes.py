@@ -9,7 +9,7 @@ import apsw
 from onrecord.errors import Conflict, StoreCorrupt
 from onrecord.stores.payloads import OUT_OF_LINE, PLAIN, Packed
 from onrecord.stores.refusals import id_taken, not_found, nothing_at, refuse_erasure, refuse_gaps, unlike_parent
-from onrecord.stores.sqlite.append import Append, Remembered
+from onrecord.stores.sqlite.append import Append, EncryptedAppend, Remembered
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.rows import (
     MOMENT_BITS,
@@ -29,25 +29,30 @@ if TYPE_CHECKING:
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
     from onrecord.log.store import Receipt
+    from onrecord.stores.session_cipher import SessionCipher
 
 
-def add_session(cursor: apsw.Cursor, head: Head) -> int:
+def add_session(cursor: apsw.Cursor, head: Head, cipher: SessionCipher | None) -> int:
     """Insert the row of a session; return its number."""
     refuse_taken(cursor, head)
-    values = (*head[:10], int(head.held), head.parent, head.forked_at, head.at >> MOMENT_BITS)
+    if cipher is not None:
+        head = cipher.head(head)
+    key_id = None if cipher is None else cipher.key_id
+    values = (*head[:10], int(head.held), head.parent, head.forked_at, head.at >> MOMENT_BITS, key_id)
     ((number,),) = cursor.execute(QUERIES["add_session"], values).fetchall()
     return int(number or 0)
 
 
-class Create(Append):
-    """Create a session with its first events."""
+class Create(EncryptedAppend):
+    """Create a session with its first events; `cipher` is for one that gets a key of its own."""
 
     __slots__ = ("_head",)
 
     alone = True
 
-    def __init__(self, head: Head, drafts: Sequence[Draft], packed: list[Packed]) -> None:
+    def __init__(self, head: Head, drafts: Sequence[Draft], packed: list[Packed], cipher: SessionCipher | None) -> None:
         super().__init__(head.session, drafts, packed, Remembered())
+        self.cipher = cipher
         self._head = head
 
     def work(self, cursor: apsw.Cursor) -> list[Receipt]:
@@ -55,7 +60,7 @@ class Create(Append):
         refuse_present(cursor, head.session)
         if head.parent is not None and hash_in_history(cursor, head.parent, head.forked_at) != head.hash:
             raise unlike_parent()
-        add_session(cursor, head)
+        add_session(cursor, head, self.cipher)
         return super().work(cursor)
 
     def recall(self, cursor: apsw.Cursor) -> bool:
@@ -121,16 +126,23 @@ class Erase(Append):
 class Install(PendingWrite):
     """Copy a log as it is, or the rest of one that is here in part."""
 
-    __slots__ = ("_extend", "_head", "_packed", "_records")
+    __slots__ = ("_cipher", "_extend", "_head", "_packed", "_records")
 
-    def __init__(self, head: Head, records: list[Record], pack: Callable[[bytes], Packed], *, extend: bool) -> None:
+    def __init__(
+        self,
+        head: Head,
+        records: list[Record],
+        pack: Callable[[Record], Packed],
+        cipher: SessionCipher | None,
+        *,
+        extend: bool,
+    ) -> None:
         super().__init__()
-        self._head = head
+        self._head = head if cipher is None else cipher.head(head)
+        self._cipher = cipher
         self._extend = extend
         self._records = records
-        self._packed = [
-            Packed(PLAIN, b"", None) if record.payload is None else pack(record.payload) for record in records
-        ]
+        self._packed = [Packed(PLAIN, b"", None) if record.payload is None else pack(record) for record in records]
 
     def work(self, cursor: apsw.Cursor) -> None:
         head = self._head
@@ -138,7 +150,7 @@ class Install(PendingWrite):
             number, start = self._continued(cursor)
         else:
             refuse_present(cursor, head.session)
-            number, start = add_session(cursor, head), head.forked_at
+            number, start = add_session(cursor, head, self._cipher), head.forked_at
         refuse_gaps([record.position for record in self._records], start)
         try:
             add_events(cursor, [row_of_record(number, *pair) for pair in zip(self._records, self._packed, strict=True)])
@@ -162,5 +174,20 @@ class Install(PendingWrite):
         present = head_of(row)
         if (present.name, present.project) != (self._head.name, self._head.project):
             refuse_taken(cursor, self._head)
-        write_head(cursor, row[0], self._head)
+        write_head(cursor, row[0], self._head, self._cipher)
         return row[0], present.position
+
+
+class UseSessionKeys(PendingWrite):
+    """From now on, new sessions get a key of their own; the answer is False if that was so already."""
+
+    __slots__ = ()
+
+    def work(self, cursor: apsw.Cursor) -> bool:
+        if cursor.execute(QUERIES["session_keys"]).fetchone() is not None:
+            return False
+        cursor.execute(QUERIES["add_meta"], ("session_keys", b"1"))
+        return True
+
+    def recall(self, cursor: apsw.Cursor) -> bool:
+        return cursor.execute(QUERIES["session_keys"]).fetchone() is not None

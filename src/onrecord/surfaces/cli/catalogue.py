@@ -5,8 +5,10 @@ It is plain data and cheap to load, because every command loads it.
 
 from __future__ import annotations
 
+from onrecord.surfaces.cli import actions
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.verbs import Option, Verb
+from onrecord.surfaces.cli.verbs import KEYS, PROXY, SEALING, STORE_ACTIONS, TENANTS, UNSEALING, Action, Option, Verb
+from onrecord.surfaces.cli.words import ALIASES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ _STORES = "onrecord.surfaces.cli.upkeep.stores"
 SESSION = Option(
     "--session", "the session (default: ONRECORD_SESSION, `onrecord use`, or the only live one)", "NAME", short="-s"
 )
+WITHIN = Option("--session", "only this session", "NAME", short="-s")
 AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or your own name)", "AGENT")
 LANE = Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or main)", "AGENT")
 REASON = Option("--reason", "the reason, for the record", "TEXT", short="-m")
@@ -85,7 +88,6 @@ START, RECORD, READ, LIFE, AGENTS, PROVE, KEEP, TOOL = (
 STATUSES = ("open", "active", "paused", "resumed", "closed", "archived", "erased")
 LABELS = ("verified", "rejected", "open", "blocked")
 METRIC = Option("--metric", "a metric of the attempt", "NAME=NUMBER", many=True)
-FIX = Option("--fix", "what was changed to fix the failure", "TEXT")
 STRICT = Option("--strict", "refuse a command that already failed on this code")
 TIMEOUT = Option("--timeout", "stop the command after this many seconds", "SECONDS")
 PROOF = Option(
@@ -98,31 +100,6 @@ NOTE_FORMS = ("markdown", "brief", "pr", "issue", "json", "terminal")
 
 _LIST = (
     Option("--status", "only sessions with this status", "STATUS", choices=STATUSES, many=True), ALL_PROJECTS, LIMIT,
-)  # fmt: skip
-
-_PROXY = (
-    Option("--upstream", "serve: the inference engine; name several, and each session stays with one", "URL",
-           many=True),
-    Option("--tokenizer", "serve: a directory with tokenizer.json, or your own as module:name", "DIR"),
-    Option("--dialect", "serve: the engine's protocol (default: sglang)", "DIALECT",
-           choices=("sglang", "vllm", "vllm-completions")),
-    Option("--abort-policy", "serve: what to do with an aborted turn (default: retry)", "POLICY",
-           choices=("retry", "continue", "pass", "503")),
-    Option("--retries", "serve: how often to retry an aborted turn (default: 8)", "N"),
-    Option("--host", "serve: the address to listen on (default: 127.0.0.1); others need a token", "HOST"),
-    Option("--port", "serve: the port (default: 8700); 0 takes a free one", "PORT"),
-    Option("--token-file", "serve: a file with the clients' token (or ONRECORD_ROLLOUT_TOKEN)", "FILE"),
-    Option("--allow-host", "serve: another host name that clients may use", "NAME", many=True),
-    Option("--matcher", "serve: how messages are compared: strict, loose_reasoning (default), loose_tool_call, "
-           "role_content_only, or your own function as module:name", "MATCHER"),
-    Option("--parser", "serve: your function that finds tool calls in a reply, as module:name", "NAME"),
-    Option("--max-rollback", "serve: how many generated turns a client may discard (default: 1)", "N"),
-    Option("--max-trim-tokens", "serve: how many trailing ids an engine may render again (default: 0)", "N"),
-    Option("--refuse-after-length", "serve: refuse a request after a turn that ran out of tokens"),
-    Option("--new-tools", "serve: accept tools that the model did not see in the first prompt"),
-    Option("--turns-limit", "serve: how many turns may run at once", "N"),
-    Option("--lease-seconds", "serve: how long a silent proxy keeps its leases", "SECONDS"),
-    Option("--timeout", "serve: how long a generation may take", "SECONDS"),
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
@@ -139,17 +116,17 @@ VERBS: tuple[Verb, ...] = (
          Option("--fresh", "rename an existing STATE.md and start a new one"),
          Option("--stealth", "keep STATE.md and NOTE.md out of the repository"), AGENT, function="open_session",
          takes=("NEW",),
-         example='onrecord open fix-invite-403 --objective "Fix intermittent 403 after invite acceptance"'),
-    Verb(START, "list", "", "List sessions, newest first (also: ls)", _SESSIONS, *_LIST, SESSION,
+         example='onrecord open fix-invite-403 --objective "Fix the 403 after an invite"'),
+    Verb(START, "list", "", "List sessions, newest first (also: ls)", _SESSIONS, *_LIST, WITHIN,
          function="list_sessions", example="onrecord list --status paused --all"),
     Verb(START, "use", "[NAME]", "Choose the session that commands in this terminal mean", _USE,
          Option("--clear", "end the choice"), example="onrecord use fix-invite-403"),
-    Verb(START, "search", "WORDS...", "Search transcripts and facts for words", _SESSIONS, SESSION, ALL_PROJECTS,
+    Verb(START, "search", "WORDS...", "Search what agents said and recorded for words", _SESSIONS, WITHIN, ALL_PROJECTS,
          LIMIT, example="onrecord search membership row"),
     Verb(START, "usage", "", "Show the tokens and the cost of model calls", _USAGE,
          Option("--by", "one row for each of these (default: day)", "WHAT",
                 choices=("day", "week", "model", "session", "agent", "project")),
-         Option("--since", "from this day on: a date, today, 7d or 4w", "DAY"), ALL_PROJECTS, SESSION,
+         Option("--since", "from this day on: a date, today, 7d or 4w", "DAY"), ALL_PROJECTS, WITHIN,
          Option("--csv", "print comma-separated values"), example="onrecord usage --by model --since 7d"),
 
     Verb(RECORD, "record", "", "Record a turn: items in order, or JSON items on standard input", _RECORD,
@@ -159,10 +136,10 @@ VERBS: tuple[Verb, ...] = (
          Option("--model", "the model that was called", "MODEL"), Option("--input-tokens", "tokens it read", "N"),
          Option("--output-tokens", "tokens it wrote", "N"), Option("--cost", "what it cost", "AMOUNT"),
          Option("--takeover", "take the lease from the process that has it"), ID, SESSION, LANE,
-         example='onrecord record --user "Why the 403?" --assistant "Looking." --tool "pytest=3 failed"'),
+         example='onrecord record --user "Why the 403?" --assistant "Looking."'),
     Verb(RECORD, "decide", "TEXT", "Record a decision", _FACTS,
          Option("--why", "the reason", "TEXT"), BECAUSE, ID, SESSION, AGENT,
-         example='onrecord decide "Reproduce before touching the middleware" --why "two fixes failed"'),
+         example='onrecord decide "Reproduce it first" --why "two fixes failed"'),
     Verb(RECORD, "objective", "TEXT", "Set the objective of the session", _FACTS, SESSION, AGENT,
          example='onrecord objective "Fix intermittent 403 after invite acceptance"'),
     Verb(RECORD, "title", "TEXT", "Set the title that lists and STATE.md show", _FACTS, SESSION, AGENT,
@@ -179,34 +156,38 @@ VERBS: tuple[Verb, ...] = (
          Option("--allow-nan", "do not count a metric that prints NaN or infinity as a failure"),
          Option("--open", "open a session of this name, if there is none, and run it there", "NAME"), SESSION, AGENT,
          takes=("COMMAND...",), example="onrecord run --expect-file model.pt --timeout 600 -- python train.py"),
-    Verb(RECORD, "attempt", "start|succeed|fail|interrupt|abandon|correct|list|show|compare [N...] [-- COMMAND...]",
-         "List attempts, and record those that onrecord did not run", _ATTEMPTS, METRIC,
-         Option("--output", "a file that it created", "FILE", many=True),
-         Option("--error", "the exact error message", "TEXT"), FIX, Option("--exit-code", "its exit code", "N"),
-         Option("--remark", "a remark to add to a finished attempt", "TEXT"),
+    Verb(RECORD, "attempt", "[ACTION] [N...] [-- COMMAND...]",
+         "List attempts, and record those that onrecord did not run", _ATTEMPTS, METRIC.of("succeed, fail"),
+         Option("--output", "succeed: a file that it created", "FILE", many=True),
+         Option("--error", "fail: the exact error message", "TEXT"),
+         Option("--fix", "fail, correct: what was changed to fix the failure", "TEXT"),
+         Option("--exit-code", "fail: its exit code", "N"),
+         Option("--remark", "correct: a remark to add", "TEXT"),
          Option("--code-change-needed", "fail, correct: it fails again until the code changes"),
-         Option("--csv", "list, compare: print comma-separated values"), STRICT, REASON, SESSION, AGENT,
-         takes=("WORDS...",),
-         example='onrecord attempt fail 3 --error "CUDA out of memory" --fix "batch size 16"'),
-    Verb(RECORD, "finding", "state|relabel|challenge|uphold|pursue|list|show|recheck [FINDING] [TEXT]",
+         Option("--csv", "list, compare: print comma-separated values"), STRICT.of("start"),
+         REASON.of("interrupt, abandon"), SESSION, AGENT, takes=("[WORDS...]",), actions=actions.ATTEMPT,
+         example='onrecord attempt fail 3 --error "out of memory" --fix "batch size 16"'),
+    Verb(RECORD, "finding", "[ACTION] [FINDING] [TEXT]",
          "State findings with evidence; judge and list them", _FINDINGS,
-         Option("--label", "how certain it is", "LABEL", choices=(*LABELS, "stale"), short="-l"), PROOF,
-         Option("--on", "code it depends on: path, path:10-20 or path::Class.method", "CODE", many=True),
-         Option("--why", "the reason for the label", "TEXT"),
-         Option("--contradicts", "a finding that it excludes", "FINDING", many=True),
-         Option("--hypothesis", "make it the active hypothesis"),
-         Option("--apply", "recheck: set the label that follows from the result"), TIMEOUT, YES, BECAUSE, SESSION,
-         AGENT,
-         takes=("WORDS...",),
-         example='onrecord finding state "The cache is stale" --label verified -e run-2026-05-18-a --on src/cache.py'),
-    Verb(RECORD, "evidence", "run|file|add|list|show [REFERENCE] [-- COMMAND...]",
+         Option("--label", "state, list: the label (default: open for a new finding, every label for a list)", "LABEL",
+                choices=(*LABELS, "stale"), short="-l"), PROOF.of("state, relabel, challenge, uphold"),
+         Option("--on", "state, relabel: code it depends on, as path, path:10-20 or path::Class.method", "CODE",
+                many=True),
+         Option("--why", "relabel, uphold: the reason", "TEXT"),
+         Option("--contradicts", "state, relabel: a finding that it excludes", "FINDING", many=True),
+         Option("--hypothesis", "state: make it the active hypothesis"),
+         Option("--apply", "recheck: set the label that follows from the result"), TIMEOUT.of("recheck"),
+         YES.of("recheck"), BECAUSE.of("state, relabel, challenge"), SESSION, AGENT, takes=("[WORDS...]",),
+         actions=actions.FINDING,
+         example='onrecord finding state "The cache is stale" -l verified -e last'),
+    Verb(RECORD, "evidence", "[ACTION] [REFERENCE] [-- COMMAND...]",
          "Capture a command's output or part of a file as evidence", _EVIDENCE,
          Option("--kind", "add: the kind of evidence", "KIND",
                 choices=("log", "trace", "test", "commit", "branch", "url", "issue", "pull-request", "row", "note",
                          "dashboard", "position", "tracker")),
-         Option("--id", "its id (default: a new one like run-2026-05-18-a)", "ID"), TIMEOUT,
+         Option("--id", "run, file, add: its id (default: a new one like run-2026-05-18-a)", "ID"), TIMEOUT.of("run"),
          Option("--text", "add: what it says", "TEXT"), Option("--full", "show: print the full output"), SESSION, AGENT,
-         takes=("WORDS...",), example="onrecord evidence run -- pytest -k invite"),
+         takes=("[WORDS...]",), actions=actions.EVIDENCE, example="onrecord evidence run -- pytest -k invite"),
     Verb(RECORD, "reached", "root-cause|fix", "Record that the root cause is verified, or the fix is done",
          _FINDINGS, Option("--finding", "the verified finding that is the root cause", "FINDING"), PROOF, SESSION,
          AGENT, takes=("WHAT",), example="onrecord reached fix --finding f2 --evidence last"),
@@ -214,28 +195,28 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord survey"),
 
     Verb(RECORD, "profile", "[ACTION] [PROFILE]", "Choose the session's profile; list, show or check profiles", _PHASES,
-         SESSION, AGENT, example="onrecord profile choose research"),
+         SESSION, AGENT, example="onrecord profile choose research", actions=actions.PROFILE),
     Verb(RECORD, "phase", "[ACTION] [PHASE]", "List the phases; enter or finish one", _PHASES,
-         Option("--retroactive", "finish a phase that was never entered; this is recorded"),
-         Option("--why", "the reason for --retroactive", "TEXT"), SESSION, AGENT,
+         Option("--retroactive", "finish: also if it was never entered; this is recorded"),
+         Option("--why", "finish: the reason for --retroactive", "TEXT"), SESSION, AGENT, actions=actions.PHASE,
          example="onrecord phase finish Planning"),
     Verb(RECORD, "section", "SECTION", "Write a section of STATE.md", _PHASES,
          Option("--text", "its text (default: standard input)", "TEXT", short="-t"),
          Option("--file", "read its text from a file", "FILE"),
          Option("--append", "add to the section instead of replacing it"), SESSION, AGENT,
-         example='onrecord section Learnings --append --text "Seeds matter more than depth"'),
+         example='onrecord section Learnings --append --text "Seeds matter most"'),
     Verb(RECORD, "worklog", "TEXT", "Add a line to the work log", _PHASES, SESSION, AGENT,
          example='onrecord worklog "Downloaded the data"'),
     Verb(RECORD, "feature", "[ACTION] [FEATURE] [TEXT]", "List features; add one, pass, fail or reverify it",
-         _PHASES, PROOF, SESSION, AGENT,
+         _PHASES, PROOF.of("pass, fail, reverify"), SESSION, AGENT, actions=actions.FEATURE,
          example="onrecord feature pass login-works --evidence run-2026-05-18-a"),
     Verb(RECORD, "reproduction", "STEPS", "Record how to reproduce the problem", _NOTES,
          Option("--rate", "how often it happens, like 3/10", "RATE"),
          Option("--scenario", "the conditions it needs", "TEXT"), SESSION, AGENT,
          example='onrecord reproduction "pytest -k invite" --rate 3/10'),
     Verb(RECORD, "state-file", "[ACTION]", "Read edits of STATE.md into the log and write it again",
-         _STATE_FILE, Option("--fresh", "rename an existing file and start a new one"), SESSION, AGENT,
-         example="onrecord state-file sync"),
+         _STATE_FILE, Option("--fresh", "sync: rename an existing file and start a new one"), SESSION, AGENT,
+         actions=actions.STATE_FILE, example="onrecord state-file sync"),
 
     Verb(RECORD, "compact", "[accept|list] [N...]",
          "Summarize the transcript so far; accept facts that were proposed", _COMPACT,
@@ -265,6 +246,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--token-file", "a file with the token of the page (default: a new one each time)", "FILE"),
          Option("--allow-host", "another name under which browsers reach it, such as a proxy's", "NAME", many=True),
          Option("--prefix", "the path below which a reverse proxy serves it", "PATH"),
+         Option("--tenant-header", "the header in which the proxy names the tenant (PostgreSQL); needs --token-file",
+                "HEADER"),
          Option("--allow-writes", "let the page settle attempts, decide, pause and close, under your name"),
          Option("--no-browser", "only print the address"), example="onrecord web"),
     Verb(READ, "log", "[NAME]", "Print the events of a session", _EVENTS,
@@ -299,8 +282,8 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord archive fix-invite-403"),
     Verb(LIFE, "rename", "[NAME] NEW", "Rename a session", _LIFECYCLE, SESSION, AGENT,
          example="onrecord rename fix-invite-403 invite-403"),
-    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Which project this is; link it, or move sessions into it",
-         _PROJECT, YES, SESSION, AGENT, takes=("WORDS...",), function="project_verb",
+    Verb(LIFE, "project", "[ACTION] [WORDS...]", "Show which project this is; link it, or move sessions into it",
+         _PROJECT, YES, SESSION, AGENT, takes=("[WORDS...]",), function="project_verb", actions=actions.PROJECT,
          example="onrecord project merge /home/ada/old-place"),
     Verb(LIFE, "fork", "[NAME] NEW", "Start a new session from the history of another", _LIFECYCLE,
          Option("--at", "up to this position (default: all of it)", "POSITION"), SESSION, AGENT,
@@ -324,15 +307,17 @@ VERBS: tuple[Verb, ...] = (
          SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
-    Verb(AGENTS, "worktree", "list|diff|remove [NAME]", "Show and remove the git worktrees of a session's agents",
+    Verb(AGENTS, "worktree", "[ACTION] [NAME]", "Show and remove the git worktrees of a session's agents",
          _WORKTREE, Option("--files", "diff: only the names of the changed files"),
-         Option("--force", "remove: lose what is not committed"), YES, SESSION, WHOSE, takes=("WORDS...",),
-         example="onrecord worktree diff fix-login"),
-    Verb(AGENTS, "team", "up|resume|status|attach|logs|restart|scale|stop [WORDS...]",
+         Option("--force", "remove: lose what is not committed"), YES.of("remove"), SESSION, WHOSE,
+         takes=("[WORDS...]",), actions=actions.WORKTREE, example="onrecord worktree diff fix-login"),
+    Verb(AGENTS, "team", "[ACTION] [WORDS...]",
          "Run a team of agents in one session, from a team file", _TEAM,
-         HEADLESS_TEAM, Option("--detach", "run the supervisor in the background", short="-d"),
+         HEADLESS_TEAM.of("up, resume"),
+         Option("--detach", "up, resume: run the supervisor in the background", short="-d"),
          Option("--fresh", "resume: this agent starts a new conversation", "AGENT", many=True),
-         Option("--objective", "the objective of a new session", "TEXT", short="-o"), YES, SESSION, takes=("WORDS...",),
+         Option("--objective", "up: the objective of a new session", "TEXT", short="-o"), YES.of("up, resume"), SESSION,
+         takes=("[WORDS...]",), actions=actions.TEAM,
          example="onrecord team up team.toml --session invite-403"),
     Verb(AGENTS, "mcp", "", "Serve the record to agents: an MCP server with six tools", _MCP,
          Option("--http", "listen on 127.0.0.1 for several clients (default: serve the one that started it)"),
@@ -352,7 +337,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--path", "a file that it will change", "PATH", many=True),
          Option("--lines", "the lines that it will change", "FROM-TO"),
          Option("--command", "the command line that it will run", "COMMAND"),
-         Option("--act", "what it does, if the tool's name does not tell", "ACT",
+         Option("--act", "what it does, if the tool's name does not say", "ACT",
                 choices=("edit", "run", "read", "other")),
          Option("--call", "the call's id: repeating the command records nothing twice", "ID"),
          Option("--strict-gate", "deny if the gate itself fails (or ONRECORD_STRICT_GATE)"), REASON, SESSION, AGENT,
@@ -378,40 +363,47 @@ VERBS: tuple[Verb, ...] = (
          Option("--from", "for html and markdown: begin the timeline at this position", "POSITION"),
          Option("--to", "for html and markdown: the session as it was after this position", "POSITION"),
          Option("--no-tool-output", "for html and markdown: leave out what tools returned"), OVERWRITE,
-         SESSION, function="export_session",
+         *SEALING, SESSION, function="export_session",
          example="onrecord export fix-invite-403 --out fix-invite-403.onrecord"),
-    Verb(KEEP, "import", "FILE | VENDOR [PATH|ID]",
-         "Import a bundle, or list and import a vendor's conversations",
+    Verb(KEEP, "import", "FILE | VENDOR [PATH|ID] | FRAMEWORK FILE",
+         "Import a bundle, conversations, or an agent framework's own file",
          _MOVING, Option("--as", "import it under another name", "NEW"),
-         Option("--update", "add new events to a session that is already here"),
+         Option("--update", "add new events to a session that is already here"), *UNSEALING,
          Option("--all", "import every conversation that the vendor started in this directory", short="-a"),
          Option("--session", "import the conversation into this session (default: a new one)", "NAME", short="-s"),
          Option("--agent", "the agent of the conversation (default: the vendor's name)", "AGENT"),
          takes=("FILE", "[WHAT]"), function="import_session", example="onrecord import fix-invite-403.onrecord"),
     Verb(KEEP, "rollout", "serve|export [NAME...]",
-         "Serve the recording proxy, or export training samples", _ROLLOUT, *_PROXY,
+         "Serve the recording proxy, or export training samples", _ROLLOUT, *PROXY,
          Option("--to", "export: the file (.parquet, .safetensors or .npz)", "FILE"),
          Option("--for", "export: JSON Lines (.jsonl) in the form of this trainer", "TRAINER",
                 choices=("slime", "miles", "verl", "prime-rl", "areal", "skyrl", "openrlhf", "trl", "agent-lightning")),
          Option("--turns", "export: one sample per turn (default: one per session)"),
          Option("--past-length", "export: also merge turns after one that ran out of tokens"),
          Option("--max-seq-len", "export: drop last turns to fit this many tokens", "N"),
-         Option("--all", "export: every session that has turns with token ids", short="-a"), OVERWRITE,
-         Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or policy)", "AGENT"),
-         takes=("WORDS...",), example="onrecord rollout export task-17 task-18 --to samples.parquet"),
+         Option("--all", "export: every session that has turns with token ids", short="-a"),
+         Option("--force", "export: replace an existing file"),
+         Option("--agent", "export: whose lane it is (default: ONRECORD_AGENT, or policy)", "AGENT"),
+         takes=("WORDS...",), example="onrecord rollout export task-17 task-18 --to samples.parquet",
+         actions=(
+             Action("serve", "--upstream URL --tokenizer DIR", "Record the token ids of agents under training",
+                    "onrecord rollout serve --upstream http://gpu1:30000 --tokenizer policy"),
+             Action("export", "[NAME...] --to FILE", "Write training samples to a file",
+                    "onrecord rollout export task-17 task-18 --to samples.parquet"),
+         )),
     Verb(KEEP, "copy", "FROM TO", "Copy sessions to another store, or update the copies there", _COPIES,
          Option("--session", "only this one, and those it was forked from (default: all)", "NAME", many=True,
                 short="-s"),
          Option("--as", "copy it under another name", "NEW"),
          Option("--into", "put the copies into this project (default: the same as here)", "PROJECT"),
-         example="onrecord copy onrecord.db sqlite:////srv/team/onrecord.db --session fix-invite-403"),
+         example="onrecord copy onrecord.db /srv/team/onrecord.db --session fix-login"),
     Verb(KEEP, "backup", "[FILE]", "Back up the whole store while it is in use, or restore a backup",
          _BACKUPS, Option("--restore", "verify this backup and replace the store with it", "FILE"),
          OVERWRITE, YES, example="onrecord backup onrecord-monday.db"),
-    Verb(KEEP, "store", "init|migrate|status [URL]", "Create, upgrade or inspect a store in PostgreSQL", _STORES,
-         Option("--owner", "init: the role that owns the tables (default: onrecord_owner)", "ROLE"),
-         Option("--app", "init: the role that agents connect as (default: onrecord_app)", "ROLE"), takes=("WORDS...",),
-         example="onrecord store init postgresql://admin@db.example/agents"),
+    Verb(KEEP, "store", "ACTION [WORDS...]",
+         "Encrypt a store in a file; manage one in PostgreSQL", _STORES,
+         *TENANTS, *KEYS, REASON, DRY_RUN, YES, takes=("WORDS...",),
+         example="onrecord store grant acme_agents --tenant acme", actions=STORE_ACTIONS),
     Verb(KEEP, "sweep", "", "Apply the retention policy: archive sessions, erase transcripts", _RETAIN, DRY_RUN,
          YES, example="onrecord sweep --dry-run"),
     Verb(KEEP, "hold", "[NAME]", "Protect a session against erasure, or lift the hold", _RETAIN,
@@ -419,12 +411,18 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord hold fix-invite-403 --reason "incident 7 is not understood"'),
     Verb(KEEP, "erase", "[NAME]", "Erase content for good; the hash chain stays valid", _RETAIN,
          Option("--position", "erase the content of this event", "N", many=True),
-         Option("--all", "erase all content of the session"), REASON, YES, SESSION, AGENT,
+         Option("--all", "erase all content of the session; also its key, if it has its own"),
+         Option("--certify", "write a statement of the erasure to this file; for sessions with a key of their own",
+                "FILE"),
+         Option("--check", "check such a statement against this store, or a copy of it", "FILE"),
+         Option("--sign", "sign the statement with this SSH key", "FILE"),
+         Option("--signers", "the signers you know, in OpenSSH's format of allowed signers", "FILE"),
+         OVERWRITE, REASON, YES, SESSION, AGENT,
          example='onrecord erase fix-invite-403 --position 7 --reason "a password"'),
     Verb(KEEP, "redact", "[NAME]", "Find secrets in a log and erase the events that have them", _REDACT, DRY_RUN, YES,
          SESSION, AGENT, example="onrecord redact fix-invite-403 --dry-run"),
 
-    Verb(TOOL, "setup", "[VENDOR...]", "Install hooks and instructions for coding agents, or remove them",
+    Verb(TOOL, "setup", "[VENDOR...]", "Record your coding agents: install hooks for them, or remove them",
          _SETUP, Option("--project", "for this project (default)"),
          Option("--user", "for this user, in every project"),
          Option("--check", "run the installed hooks and report whether they answer"),
@@ -440,7 +438,7 @@ VERBS: tuple[Verb, ...] = (
     Verb(TOOL, "version", "", "Show the version", _GUIDE, example="onrecord version"),
     Verb(TOOL, "completion", "SHELL", "Print the completion script for bash, zsh or fish", _COMPLETION,
          example='eval "$(onrecord completion bash)"'),
-    Verb(TOOL, "help", "[VERB]", "Show help for everyday verbs, one verb, or all", _GUIDE,
+    Verb(TOOL, "help", "[VERB] [ACTION]", "Show help for everyday verbs, one verb, or all", _GUIDE,
          Option("--all", "list every verb", short="-a"), function="show_help", example="onrecord help export"),
 
     Verb("", "__complete", "", "", _COMPLETION, function="complete", raw=True),
@@ -451,18 +449,13 @@ VERBS: tuple[Verb, ...] = (
 )  # fmt: skip
 
 EVERYDAY = (
-    "demo", "open", "list", "search", "show", "continue", "decide", "finding", "run", "next", "note", "resume",
-    "close", "start", "setup", "doctor",
+    "demo", "setup", "start", "resume", "list", "show", "search", "usage", "web", "open", "continue", "run", "decide",
+    "finding", "next", "note", "doctor",
 )  # fmt: skip
 """The verbs of a bare `--help`, in the order of a day's work."""
 
-ALIASES = {
-    "ls": "list", "new": "open", "status": "show", "events": "log", "find": "search",
-    "grep": "search", "unarchive": "resume", "release": "hold", "rm": "erase", "delete": "erase",
-    "mv": "rename", "check": "verify", "exec": "run", "attempts": "attempt", "findings": "finding",
-    "turn": "record", "cp": "copy", "sync": "copy", "state": "finding state",
-}  # fmt: skip
-"""Words people try. `ls` works; for the others the error names the verb."""
+CHOOSING = ("show", "note", "log", "continue", "export", "verify")
+"""Verbs that let a person on a terminal choose, where several sessions are live: they only read."""
 
 
 def find(name: str) -> Verb:
@@ -471,11 +464,16 @@ def find(name: str) -> Verb:
     for verb in VERBS:
         if verb.name == wanted:
             return verb
-    guess = ALIASES.get(name) or nearest(name, [verb.name for verb in shown()])
-    raise UsageError(
-        f"there is no verb {name!r}",
-        hint=f"did you mean `onrecord {guess}`?" if guess else "`onrecord help --all` lists every verb",
-    )
+    from onrecord.vendors.known import VENDORS
+
+    hint = "`onrecord help --all` lists every verb"
+    if name in VENDORS:
+        hint = (
+            f"`onrecord start {name}` starts it in a session; after `onrecord setup`, plain `{name}` is recorded, too"
+        )
+    elif guess := ALIASES.get(name) or nearest(name, [*(verb.name for verb in shown()), *ALIASES]):
+        hint = f"did you mean `onrecord {ALIASES.get(guess, guess)}`?"
+    raise UsageError(f"there is no verb {name!r}", hint=hint)
 
 
 def shown() -> Iterator[Verb]:
@@ -487,5 +485,5 @@ def nearest(word: str, known: list[str]) -> str:
     """The known word that is most similar to this one, if any is similar."""
     from difflib import get_close_matches
 
-    found = get_close_matches(word, known, n=1, cutoff=0.6) or [one for one in known if word and one.startswith(word)]
+    found = get_close_matches(word, known, n=1, cutoff=0.65) or [one for one in known if word and one.startswith(word)]
     return found[0] if found else ""

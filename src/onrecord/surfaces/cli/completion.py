@@ -94,11 +94,14 @@ def candidates(words: list[str]) -> list[str]:
     if not name:
         return [verb.name for verb in shown() if verb.name.startswith(current)]
     verb = find(name)
-    pending = next((option for option in verb.all_options() if rest and rest[-1] in (option.flag, option.short)), None)
+    options = verb.all_options()
+    if verb.actions and rest:
+        options = tuple(one for one in options if one in verb.options_of(rest[0]) or one not in verb.options)
+    pending = next((option for option in options if rest and rest[-1] in (option.flag, option.short)), None)
     if pending is not None and pending.value:
         return _begin(current, _values(pending))
     if current.startswith("-"):
-        return _begin(current, [option.flag for option in verb.all_options()])
+        return _begin(current, [option.flag for option in options])
     return _begin(current, _positional(verb, rest))
 
 
@@ -123,6 +126,8 @@ def _positional(verb: Verb, rest: list[str]) -> list[str]:
         return [other.name for other in shown()]
     if verb.name == "completion":
         return list(SHELLS)
+    if verb.actions and not rest:
+        return [action.name for action in verb.actions]
     takes_name = any("NAME" in part for part in (*verb.takes, verb.usage))
     given = [word for word in rest if not word.startswith("-")]
     return _names() if takes_name and not given else []

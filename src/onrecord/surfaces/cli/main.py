@@ -54,7 +54,7 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"onrecord {__version__}\n")
         return 0
-    from onrecord.surfaces.cli.catalogue import find
+    from onrecord.surfaces.cli.catalogue import CHOOSING, find
     from onrecord.surfaces.cli.words import split
 
     verb, rest = split(words)
@@ -67,8 +67,12 @@ def _run(words: list[str]) -> int:
     if wants_help(rest):
         from onrecord.surfaces.cli.help import help_of
 
-        return help_of(known)
+        return help_of(known, next((word for word in rest if not word.startswith("-")), ""))
     call = Call(known, rest)
+    if known.name in CHOOSING and call.output.terminal:
+        from onrecord.surfaces.cli.shared.choosing import asking
+
+        call.ask = asking(call)
     try:
         return _load(known)(call)
     finally:

@@ -6,6 +6,7 @@ import os
 
 from onrecord.errors import OnrecordError
 from onrecord.surfaces.trouble import note
+from onrecord.vendors.hooks import RETRIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,9 +51,25 @@ def keep_stop(session: Session, call: HookCall) -> None:
     from onrecord.agents.observing import note_stop
 
     try:
-        note_stop(session, os.environ, call.message)
+        note_stop(session, os.environ, call.message, retries=call.reason == RETRIES)
     except (OnrecordError, OSError) as problem:
         note(f"why the turn stopped could not be kept: {type(problem).__name__}: {problem}", call)
+
+
+def keep_going_on(session: Session, call: HookCall) -> None:
+    """Record that a stopped agent works again, if it finished a turn since without another prompt: it had retried."""
+    known = session.agents.get()
+    if known is None or not known["stop"]:
+        return
+    from onrecord.agents.observing import present_turn
+    from onrecord.vendors.port import IDLE
+
+    turn = present_turn(session, session.agent, os.environ)
+    if turn is not None and turn.state == IDLE:
+        try:
+            session.agents.record_going_on()
+        except (OnrecordError, OSError) as problem:
+            note(f"that the agent works again could not be kept: {type(problem).__name__}: {problem}", call)
 
 
 def refresh_files(session: Session) -> None:

@@ -8,7 +8,7 @@ from onrecord import machine
 from onrecord.environment import SPAWN_VARIABLE
 from onrecord.errors import IdReused, OnrecordError
 from onrecord.log.head import LIVE
-from onrecord.surfaces.hook import keeping, telling
+from onrecord.surfaces.hook import following, keeping, telling
 from onrecord.surfaces.hook.registering import is_another, is_same, process_of, registered
 from onrecord.surfaces.hook.whose import owner
 from onrecord.vendors.hooks import COMPACT, END, FAILED, NOTICE, PROMPT, START, STOP, HookAnswer
@@ -33,10 +33,10 @@ def start(vendor: Vendor, call: HookCall) -> HookAnswer:
     process = process_of(call)
     owned = registered(vendor, call, process)
     if owned is None:
-        return HookAnswer(notice=telling.announcement(call))
+        return HookAnswer(notice=telling.announcement(vendor, call))
     with owned as session:
         answer = started(session, vendor, call, process)
-        answer.notice = answer.notice or telling.announcement(call, session)
+        answer.notice = answer.notice or telling.announcement(vendor, call, session)
         for name in keeping.notice_others(owned, call):
             _notify(owned.records.get(name))
         return answer
@@ -67,6 +67,7 @@ def _started(session: Session, vendor: Vendor, call: HookCall, process: dict[str
             call.vendor, call.vendor_id, reason=call.reason, home=vendor.home_path(os.environ), process=process,
             transcript=call.transcript, via="hook", briefed=briefed, **_where(call),
         )  # fmt: skip
+        following.begin(session)
     return HookAnswer(context=said, notice=notice)
 
 
@@ -98,8 +99,12 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
             session.agents.record_attention_given()
             session.facts.title_by_prompt(call.prompt)
             session.agents.record_going_on()
+            following.begin(session)
             if briefed is not None:
-                session.agents.locate(call.vendor, call.vendor_id, briefed=briefed)
+                try:
+                    session.agents.locate(call.vendor, call.vendor_id, briefed=briefed)
+                except IdReused:
+                    return HookAnswer()  # another hook injects it
         return HookAnswer(context=said)
 
 
@@ -135,7 +140,9 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
         from onrecord.surfaces.hook import stopping
 
         answer = stopping.nudge(session, vendor, call)
+        answer.notice = telling.announcement(vendor, call, session)
         keeping.keep_transcript(session, call)
+        keeping.keep_going_on(session, call)
         if not answer.decision and _wants_notices():
             from onrecord.surfaces.notifying import tell_stop
 

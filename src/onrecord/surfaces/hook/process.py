@@ -98,8 +98,7 @@ def answer(words: list[str], pending: Pending) -> None:
 
 def _read(words: list[str]) -> dict[str, Any] | None:
     """The payload; if it lacks the event, the command line names it."""
-    import json
-
+    from onrecord import lean_json as json
     from onrecord.errors import InvalidInput
 
     if not words:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from onrecord import machine
 from onrecord.environment import HEADLESS_VARIABLE
+from onrecord.lean_typing import TYPE_CHECKING
 from onrecord.vendors.hooks import REFUSED, HookAnswer
 from onrecord.views.attempts import RUNNING, status_of
 

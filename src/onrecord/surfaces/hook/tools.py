@@ -33,6 +33,11 @@ ADVICE_BYTES = 1_024
 COMMAND_WIDTH = 2_000
 """How much of a command is kept with a tool that ran, in characters."""
 PATHS_KEPT = 50
+AFTER_KINDS = (
+    "session.opened", "budget.set", "budget.sliced", "finding.stated", "finding.relabelled", "finding.challenged",
+    "finding.upheld", "code.changed",
+)  # fmt: skip
+"""What decides whether a tool that ran needs the views of its session: a budget, and what findings rest on."""
 
 
 def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
@@ -118,7 +123,7 @@ def after_tool(vendor: Vendor, call: HookCall) -> HookAnswer:
     request = _request(vendor, call, call.vendor)
     if request is None or request.act == READ or is_ours(request):
         return HookAnswer()  # reading changes nothing, and onrecord's own commands record themselves
-    seen = linked_at_a_glance(call)
+    seen = linked_at_a_glance(call, AFTER_KINDS)
     if seen.unowned:
         return HookAnswer()
     if seen.present is not None and not seen.present.spend.budget and not _rests_on(seen.present.findings, request):
@@ -155,15 +160,15 @@ def _about(call: HookCall, request: ToolRequest) -> dict[str, Any]:
 
 
 def _record(session: Session, call: HookCall, request: ToolRequest) -> None:
-    from contextlib import suppress
-
     from onrecord.errors import IdReused
     from onrecord.log.head import LIVE
 
     if session.head.status not in LIVE:
         return
-    with suppress(IdReused):  # the same call was reported before, in other words
+    try:  # noqa: SIM105  # a hook does not load contextlib for this
         session.agents.record_tool(call.tool, request.act, call=call.call, **_about(call, request))
+    except IdReused:
+        pass  # the same call was reported before, in other words
     if session.views.spend.budget:
         from onrecord.surfaces.hook import keeping
 

@@ -48,11 +48,11 @@ def at_a_glance(call: HookCall) -> Seen:
     return _linked(call)
 
 
-def _linked(call: HookCall) -> Seen:
+def _linked(call: HookCall, kinds: tuple[str, ...] | None = None) -> Seen:
     from onrecord.connection import glance_linked
 
     try:
-        found = glance_linked(None, link_id(call.vendor, call.vendor_id))
+        found = glance_linked(None, link_id(call.vendor, call.vendor_id), kinds)
     except InvalidInput:
         return Seen(unowned=True)  # no conversation on record can have this id
     if found is None:
@@ -60,9 +60,12 @@ def _linked(call: HookCall) -> Seen:
     return Seen(found.session, found.agent, found.present, unowned=not found.session)
 
 
-def linked_at_a_glance(call: HookCall) -> Seen:
-    """The same, by the conversation: who has it on record. An environment that names another session is not decided."""
-    seen, named = _linked(call), os.environ.get(SESSION_VARIABLE)
+def linked_at_a_glance(call: HookCall, kinds: tuple[str, ...]) -> Seen:
+    """The same, by the conversation: who has it on record. An environment that names another session is not decided.
+
+    Only what events of these kinds say is present.
+    """
+    seen, named = _linked(call, kinds), os.environ.get(SESSION_VARIABLE)
     return seen if not named or seen.session == named else Seen()
 
 

@@ -30,6 +30,7 @@ HINTS = {
     "capture_evidence": "pass new `evidence`: `onrecord run -- COMMAND` makes some",
     "recheck_finding": "run what showed it again with `onrecord run -- COMMAND`, then pass `evidence`: last",
     "same_finding": "judge it again: `record` with `finding` and `label`",
+    "await_attempt": "wait until it ends, then call `attempt` again",
     "settle_attempt": "settle it first: `attempt` with action settle, number {number} and its outcome",
     "fail_attempt": "settle it as failed: `attempt` with outcome failed and its error",
     "list_findings": "`resume` with full lists the findings",

@@ -23,7 +23,7 @@ def check(name: str, given: Mapping[str, Any] | None, schema: Mapping[str, Any])
             raise InvalidInput(f"`{name}` has no argument {field!r:.60}", hint=f"its arguments are {', '.join(fields)}")
     for field in schema.get("required", ()):
         if field not in found:
-            raise InvalidInput(f"`{name}` needs the argument `{field}`", hint=_kind(fields[field]))
+            raise InvalidInput(f"`{name}` needs the argument `{field}`", hint=f"`{field}` is {_kind(fields[field])}")
     for field, value in found.items():
         _check(field, value, fields[field])
     return found

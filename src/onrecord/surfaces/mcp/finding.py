@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
+from onrecord.agents.sessions import at_work
 from onrecord.connection import connect, store_file
 from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
 from onrecord.errors import AmbiguousName, InvalidInput, SessionNotFound
@@ -211,7 +212,7 @@ def own_name(caller: Caller) -> str:
 
 
 def _only_live(records: SessionStore) -> Head:
-    live = records.sessions(status=LIVE, limit=SESSIONS_LISTED)
+    live = at_work(records, SESSIONS_LISTED)
     if len(live) == 1:
         return live[0]
     if not live:

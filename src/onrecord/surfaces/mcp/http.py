@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import signal
-import socket
+import asyncio
 from secrets import compare_digest
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.responses import JSONResponse
 
-from onrecord.errors import InvalidInput
+from onrecord.machine.http_server import serve_until_signal
 
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from onrecord.surfaces.mcp.serving import Service
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 2
 """How long open streams may take to end after Ctrl-C."""
 PATH = "/mcp"
-LAST_PORT = 65_535
 
 
 class TokenGuard:
@@ -48,34 +49,15 @@ class TokenGuard:
         return scheme.lower() == b"bearer" and compare_digest(token.strip(), self.token)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """The listening socket; port 0 takes a free one."""
-    if port > LAST_PORT:
-        raise InvalidInput(f"port {port} cannot be used: ports end at {LAST_PORT}", hint="`--port 0` takes a free one")
-    try:
-        return socket.create_server((host, port))
-    except OSError as problem:
-        raise InvalidInput(
-            f"port {port} cannot be used: {problem.strerror}", hint="`--port 0` takes a free one"
-        ) from None
-
-
 def app(service: Service, token: str) -> Any:
     """The application: both revisions of the protocol at one address, behind the token."""
     return TokenGuard(service.server().streamable_http_app(streamable_http_path=PATH), token)
 
 
-def serve(service: Service, listener: socket.socket, token: str) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
+def serve(service: Service, listener: socket.socket, token: str, announce: Callable[[], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
     config = uvicorn.Config(
         app(service, token), log_level="warning", access_log=False, lifespan="on",
         timeout_graceful_shutdown=GRACE_SECONDS, ws="none",
     )  # fmt: skip
-    # When it has stopped, uvicorn raises the signal that stopped it once more: here both end in the same way.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        uvicorn.Server(config).run(sockets=[listener])
-    except KeyboardInterrupt:
-        return
-    finally:
-        listener.close()
+    asyncio.run(serve_until_signal(config, listener, announce))

@@ -38,7 +38,7 @@ LINE_WIDTH = 400
 NEWS_LIMIT = 40
 """How many changes `resume` lists."""
 SMALLEST_BUDGET = 100
-FIRST_PAGE = 32
+FIRST_PAGE = 16
 """How many events the first read of a page fetches."""
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from onrecord.connection import state_directory
 from onrecord.environment import MCP_TOKEN_VARIABLE
-from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.errors import InvalidInput
 from onrecord.machine.files import PRIVATE_MODE, write_file
 from onrecord.surfaces.cli.shared.exits import OK, UsageError
+from onrecord.surfaces.cli.shared.tokens import checked_token, read_token
 from onrecord.surfaces.mcp.finding import Sessions
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8765
 TOKEN_FILE = "mcp-token"
 TOKEN_BYTES = 32
-SHORTEST_TOKEN = 16
 HOST = "127.0.0.1"
 
 
@@ -38,17 +38,14 @@ def mcp(call: Call) -> int:
     try:
         from onrecord.surfaces.mcp.serving import Service
     except ImportError as missing:
+        from onrecord.setup.commands import installing_with
+
         raise InvalidInput(
             f"the MCP server needs the package {missing.name}, which is not installed",
-            hint='`pip install "onrecord[mcp]"`',
+            hint=f"`{installing_with('mcp')}`",
         ) from None
     gc.set_threshold(700, 10, 10)  # this process lives long; see `entry`
-    project = call.get("project")
-    if project:
-        from onrecord.work.project import spelled_out
-
-        project = spelled_out(project)
-    sessions = Sessions(call.get("store"), project)
+    sessions = Sessions(*_store_and_project(call))
     try:
         if "http" in call:
             return _over_http(call, Service(sessions, local=False))
@@ -56,6 +53,23 @@ def mcp(call: Call) -> int:
     finally:
         sessions.close()
     return OK
+
+
+def _store_and_project(call: Call) -> tuple[str | None, str | None]:
+    """As the options name them. A desktop application starts its servers anywhere, so a project's directory is entered.
+
+    Paths in calls are relative to it, and git is asked there.
+    """
+    store, project = call.get("store"), call.get("project")
+    if not project:
+        return store, project
+    from onrecord.work.project import spelled_out
+
+    project = spelled_out(project)
+    if Path(project).is_dir():
+        store = str(Path(store).absolute()) if store and "://" not in store else store
+        os.chdir(project)
+    return store, project
 
 
 def _over_stdio(service: Service) -> None:
@@ -77,18 +91,21 @@ def _over_stdio(service: Service) -> None:
 
 
 def _over_http(call: Call, service: Service) -> int:
-    from onrecord.surfaces.mcp.http import listen, serve
+    from onrecord.machine.http_server import listen
+    from onrecord.surfaces.mcp.http import serve
 
     token, where = _token(call)
-    listener = listen(HOST, call.number("port", DEFAULT_PORT) or 0)
-    _announce(call, listener, where)
-    serve(service, listener, token)
+    with listen(HOST, call.number("port", DEFAULT_PORT) or 0) as listener:
+        serve(service, listener, token, lambda: _announce(call, listener, where))
     call.output.note("stopped; everything that was answered is on record")
     return OK
 
 
 def _announce(call: Call, listener: socket.socket, where: str) -> None:
-    url = f"http://{HOST}:{listener.getsockname()[1]}/mcp"
+    from onrecord.machine.http_server import url_of
+    from onrecord.surfaces.mcp.http import PATH
+
+    url = f"{url_of(listener, HOST)}{PATH}"
     if call.output.json:
         call.output.envelope("mcp_server", {"url": url, "token_file": where, "pid": os.getpid()})
     else:
@@ -102,27 +119,11 @@ def _token(call: Call) -> tuple[str, str]:
     """The token that clients must send, and the file it is in. It is never on a command line, where anyone reads it."""
     place = call.get("token-file")
     if place is None and os.environ.get(MCP_TOKEN_VARIABLE):
-        return _checked(os.environ[MCP_TOKEN_VARIABLE], MCP_TOKEN_VARIABLE), ""
+        return checked_token(os.environ[MCP_TOKEN_VARIABLE], MCP_TOKEN_VARIABLE), ""
     path = Path(place).expanduser() if place else Path(state_directory()) / TOKEN_FILE
     if place is None and not path.exists():
         from onrecord import machine
 
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(path, [machine.entropy(TOKEN_BYTES).hex().encode() + b"\n"], mode=PRIVATE_MODE)
-    try:
-        facts = path.stat()
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InvalidInput(f"the token file cannot be read: {problem}") from None
-    if facts.st_mode & 0o077:
-        raise OnrecordError(f"others may read the token file {path}", hint=f"`chmod 600 {path}`")
-    return _checked(text.strip(), str(path)), str(path)
-
-
-def _checked(token: str, where: str) -> str:
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidInput(
-            f"the token in {where} must be at least {SHORTEST_TOKEN} printable characters without spaces",
-            hint="leave the option out: a new one is made",
-        )
-    return token
+    return read_token(path), str(path)

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.fencing import ABOUT, fence
-from onrecord.errors import IdReused, InvalidInput, NotFound
+from onrecord.errors import IdReused, InvalidInput, NotFound, SessionNotFound
 from onrecord.log.head import LIVE, refuse_work
 from onrecord.log.names import check_name, is_ulid
-from onrecord.rules import ALLOW, ATTEMPT, EDIT, RUN, ToolRequest, commands_of
+from onrecord.rules import ALLOW, ATTEMPT, EDIT, RUN, ToolRequest, command_of, commands_of, signature_of_command
 from onrecord.session.attempts import number_at
 from onrecord.surfaces.mcp.finding import own_name
 from onrecord.surfaces.mcp.schemas import FORESEE, SETTLE
-from onrecord.views.attempts import ABANDONED, INTERRUPTED, RUNNING
+from onrecord.views.attempts import ABANDONED, FAILED, INTERRUPTED, RUNNING
 from onrecord.views.findings import NEED_EVIDENCE
 from onrecord.views.render import one_line
 
@@ -33,6 +33,10 @@ GIVEN, SEEN = "id-", "request-"
 """How a key begins: the caller gave it, or it is the request's. Clients may number their requests carelessly, so a
 request's key counts only together with the same content."""
 _LINK = ("http://", "https://")
+_EVIDENCE_IS = (
+    "evidence is an id on record like run-2026-05-18-a (`onrecord run -- COMMAND` makes one), `last`, part of a file "
+    "(path:10-20) or a URL; what you only think is a finding with label open"
+)
 _KINDS = {
     "decision": "decision.made", "finding": "finding.stated", "next": "next_action.set",
     "reproduction": "reproduction.recorded", "worklog": "worklog.written", "objective": "objective.set",
@@ -128,7 +132,7 @@ def _evidence(session: Session, named: list[str]) -> list[str]:
             place = Path(one.partition("::")[0].rpartition(":")[0] or one)
             is_file = place.is_file() or Path(one).is_file()
             if not is_file and not one.startswith(_LINK):
-                raise
+                raise NotFound(f"there is no evidence {one!r:.80}", hint=_EVIDENCE_IS) from None
         if one.startswith(_LINK):
             found.append(session.evidence.record("url", reference=one).data["id"])
         else:
@@ -185,7 +189,7 @@ def _reminder(session: Session, kind: str) -> str:
     from onrecord.views.check import check
 
     _grade, gaps = check(session.views)
-    needed = [gap.field for gap in gaps if gap.essential]
+    needed = [gap.field + " (too vague)" * gap.problem.startswith("is vague") for gap in gaps if gap.essential]
     return f" The note still lacks: {', '.join(needed)}." if needed else ""
 
 
@@ -199,9 +203,11 @@ def attempt(sessions: Sessions, caller: Caller, given: dict[str, Any], key: str 
     from onrecord.work.revisions import revision_of
 
     root, command = _root(session), given["command"]
-    revision: Any = revision_of(root)
     if given["action"] == FORESEE:
-        return _foreseen(session, command, revision)
+        # git is asked only if there is a failure to compare the code with.
+        failed = session.views.attempts.failures_of(signature_of_command(command_of(command)))
+        return _foreseen(session, command, revision_of(root) if failed else None)
+    revision: Any = revision_of(root)
     running = _started_by(session, key, command)
     if running is not None:
         return _answer(session, running, running["position"], f"Attempt {running['number']} was started before.")
@@ -251,6 +257,8 @@ def _settled(session: Session, given: dict[str, Any]) -> dict[str, Any]:
     number, outcome = given.get("number"), given.get("outcome")
     if outcome is None:
         raise InvalidInput("`settle` needs the argument `outcome`", hint="succeeded, failed, interrupted or abandoned")
+    if outcome == FAILED and not given.get("error"):
+        raise InvalidInput("a failed attempt needs the argument `error`", hint="its last line, or what went wrong")
     known = session.attempts.get(number) if number is not None else None
     if known is not None and known["status"] == outcome and known.get("error") == given.get("error"):
         return _answer(session, known, known["position"], f"Attempt {number} was settled before as {outcome}.")
@@ -273,8 +281,13 @@ def gate(sessions: Sessions, caller: Caller, given: dict[str, Any]) -> dict[str,
     """The verdict on an edit or a command. It is recorded unless it is a plain yes; it is not counted as a refusal."""
     paths, command = given.get("paths", []), given.get("command")
     if not paths and command is None:
-        raise InvalidInput("`gate` needs `paths` or `command`")
-    session = sessions.find(caller, given.get("session", ""))
+        raise InvalidInput("`gate` needs `paths` or `command`", hint='like {"paths": ["src/auth.py"]}')
+    try:
+        session = sessions.find(caller, given.get("session", ""))
+    except SessionNotFound:
+        if given.get("session"):
+            raise
+        return {"decision": ALLOW, "text": "Allowed: no session is on record here."}
     from onrecord.work.project import find_worktree, worktree_named
 
     top = find_worktree(os.curdir)

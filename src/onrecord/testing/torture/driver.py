@@ -38,6 +38,14 @@ class Driver:
         """The texts of a session in their order, as the framework would send them to a model."""
         raise NotImplementedError
 
+    def fill(self, sessions: Sequence[str]) -> None:
+        """Begin many sessions, in this order, each with a message: as quickly as the store can, durable or not.
+
+        Only the list of them is measured.
+        """
+        for session in sessions:
+            self.write(session, Turn("x", ("x",)))
+
     def sessions(self, limit: int) -> Sequence[str]:
         """The newest sessions; `NotImplementedError` if the framework cannot list them."""
         raise NotImplementedError

@@ -28,7 +28,29 @@ export function need(id) {
 /** @param {Element} element @param {string} html rendered by this server */
 export function put(element, html) {
   element.innerHTML = policy.createHTML(html);
+  showLocalTimes(element instanceof HTMLTemplateElement ? element.content : element);
 }
+
+const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" });
+
+/** The server writes times in UTC; a person reads them on the clock of this browser. @param {ParentNode} root */
+function showLocalTimes(root) {
+  for (const one of root.querySelectorAll("time[datetime], text[data-at]")) {
+    const at = new Date(one.getAttribute("datetime") || Number(one.getAttribute("data-at")));
+    if (Number.isNaN(at.getTime())) continue; // a moment that no calendar has
+    /** @param {number} number */
+    const two = (number) => String(number).padStart(2, "0");
+    const day = `${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+    const seconds = `:${two(at.getSeconds())}`;
+    const name = zone.formatToParts(at).find((part) => part.type === "timeZoneName");
+    one.textContent = (one.textContent || "")
+      .replace(/(\d{4}-)?\d\d-\d\d/, (_all, year) => (year ? `${at.getFullYear()}-` : "") + day)
+      .replace(/\d\d:\d\d(:\d\d)?/, (_all, more) => `${two(at.getHours())}:${two(at.getMinutes())}${more ? seconds : ""}`)
+      .replace("UTC", name ? name.value : "UTC");
+  }
+}
+
+showLocalTimes(document);
 
 /** @param {string} html one element, rendered by this server @returns {HTMLElement} */
 export function element(html) {
@@ -97,7 +119,7 @@ export function follow(watched, moved) {
     return;
   }
   const shared = new SharedWorker(policy.createScriptURL(worker), { name: "onrecord" + base });
-  const join = () => shared.port.postMessage({ base, watch: watched });
+  const join = () => shared.port.postMessage({ base, watch: watched, beat: 1_000 * Number(about.beat) });
   shared.port.onmessage = (event) => hear(event.data);
   join();
   window.addEventListener("pagehide", () => shared.port.postMessage({ bye: true }));

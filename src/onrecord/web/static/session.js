@@ -98,8 +98,11 @@ async function inspect(position, quietly = false) {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = label;
-    if (label === "←") button.setAttribute("aria-label", "previous event");
-    if (label === "→") button.setAttribute("aria-label", "next event");
+    const words = { "←": "previous event", "→": "next event" }[label];
+    if (words) {
+      button.title = words;
+      button.setAttribute("aria-label", words);
+    }
     button.addEventListener("click", what);
     bar.append(button);
   }
@@ -114,6 +117,11 @@ const copyFork = () => copy(`onrecord fork ${about.name} ${about.name}-2 --at ${
 function step(move) {
   const position = Math.max(1, Math.min(at ?? now, (inspected || at || now) + move));
   reach(position);
+}
+
+/** Select the next row, or the one before. @param {number} by */
+async function move(by) {
+  if (timeline) await reach(await timeline.neighbour(by));
 }
 
 /** Show an event in the timeline and in the inspector. @param {number} position */
@@ -183,8 +191,12 @@ function dim() {
 
 async function drawLanes() {
   try {
-    put(need("lanes"), await text(`/s/${session}/lanes`));
+    const place = need("lanes");
+    const first = !place.firstChild;
+    put(place, await text(`/s/${session}/lanes`));
+    if (first) place.scrollLeft = place.scrollWidth; // a narrow window shows the newest part
     if (zoom > 1) stretchLanes();
+    else writeLanes();
     dim();
   } catch (problem) {
     say(String(problem));
@@ -200,6 +212,7 @@ function magnify(factor) {
   zoom = Math.max(1, Math.min(64, zoom * factor));
   stretchLanes();
   place.scrollLeft = middle * place.scrollWidth - place.clientWidth / 2;
+  writeLanes();
 }
 
 function stretchLanes() {
@@ -213,6 +226,19 @@ function stretchLanes() {
   } else {
     picture.removeAttribute("preserveAspectRatio");
     picture.style.height = "";
+  }
+  writeLanes();
+}
+
+/** The picture becomes wider, its letters do not; the names of the lanes stay in sight. */
+function writeLanes() {
+  const picture = /** @type {SVGSVGElement | null} */ (document.querySelector("#lanes svg"));
+  if (!picture) return;
+  const left = (need("lanes").scrollLeft / picture.getBoundingClientRect().width) * picture.viewBox.baseVal.width;
+  for (const letters of picture.querySelectorAll("text")) {
+    const x = Number(letters.getAttribute("x"));
+    const moved = letters.classList.contains("name") ? left : x - x / zoom;
+    letters.setAttribute("transform", `translate(${moved} 0) scale(${1 / zoom} 1)`);
   }
 }
 
@@ -348,13 +374,17 @@ need("play").addEventListener("click", play);
 need("now").addEventListener("click", () => go(null));
 need("compare").addEventListener("click", compare);
 need("chain").addEventListener("click", verify);
+need("lanes").addEventListener("scroll", () => requestAnimationFrame(writeLanes), { passive: true });
 need("wider").addEventListener("click", () => magnify(2));
 need("narrower").addEventListener("click", () => magnify(0.5));
 need("back").addEventListener("click", () => go((at ?? now) - 1));
 need("forth").addEventListener("click", () => go((at ?? now) + 1));
 document.getElementById("act")?.addEventListener("click", () => act(session, now, inspected));
 document.querySelector("[data-help]")?.addEventListener("click", () => showKeys(KEYS));
-window.addEventListener("hashchange", () => reach(Number(location.hash.slice(2)) || 0));
+window.addEventListener("hashchange", () => {
+  const position = Number(location.hash.match(/^#e(\d+)/)?.[1]);
+  if (position) reach(position);
+});
 document.addEventListener("toggle", () => timeline?.later(), true);
 
 document.addEventListener("keydown", (event) => {
@@ -362,8 +392,8 @@ document.addEventListener("keydown", (event) => {
   if (event.target === slider && event.key.startsWith("Arrow")) return;
   const names = [...document.querySelectorAll("#tabs a")].map((one) => /** @type {HTMLElement} */ (one).dataset.tab || "");
   switch (event.key) {
-    case "j": if (timeline) reach(timeline.neighbour(1)); break;
-    case "k": if (timeline) reach(timeline.neighbour(-1)); break;
+    case "j": move(1); break;
+    case "k": move(-1); break;
     case "ArrowLeft": step(-1); break;
     case "ArrowRight": step(1); break;
     case "c": copyLink(); break;

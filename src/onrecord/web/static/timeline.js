@@ -1,15 +1,18 @@
 // The timeline as a virtual list: rows come in stretches of positions, only those in sight are in the document.
-// Heights differ and are measured when a row is drawn; what is in sight stays where it is while others are measured.
+// Heights differ and are measured when a row is drawn. One row, the anchor, stays where it is while others are loaded and
+// measured: the row that was jumped to, until a person scrolls; without one, the first row in sight.
 // @ts-check
 import { element, json, say } from "./page.js";
 
 /** @typedef {{key: string, position: number, html: string, height: number}} Row */
 /** @typedef {{rows: Row[], settled: boolean}} Stretch */
+/** @typedef {{key: string, offset: number}} Anchor a row, and how far below the top of the box it is */
 
 const GUESS = 72; // the height of a row that was never drawn
 const ROWS_GUESS = 20; // how many rows a stretch has that was never read
 const KEPT = 80; // how many stretches stay in memory
 const AROUND = 0.6; // how much is drawn above and below, in heights of the window
+const FAR = 40; // how many stretches without a row are passed: they are inside of a long turn
 const NEAR_END = 48; // so near to the end, new rows scroll in by themselves
 
 export class Timeline {
@@ -30,16 +33,16 @@ export class Timeline {
     this.drawn = new Map();
     this.selected = 0;
     this.pinned = true;
+    /** @type {Anchor | null} the row that was jumped to */
+    this.target = null;
+    this.scrolled = 0; // where we put the box: any other value is where a person scrolled to
     this.frame = 0;
     this.place = document.createElement("div");
     this.place.id = "rows";
     this.above = document.createElement("div");
     this.below = document.createElement("div");
     this.started = false;
-    this.scrolling = () => {
-      this.pinned = this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight < NEAR_END;
-      this.later();
-    };
+    this.scrolling = () => this.later();
     box.addEventListener("scroll", this.scrolling, { passive: true });
     this.resized = new ResizeObserver(() => this.later());
     this.resized.observe(box);
@@ -51,7 +54,7 @@ export class Timeline {
 
   /** Show the end. @param {boolean} adopt whether the rows in the box are those that the server rendered for it */
   async start(adopt = false) {
-    if (adopt) this.box.scrollTop = this.box.scrollHeight;
+    if (adopt) this.scroll(this.box.scrollHeight);
     await Promise.all([this.load(this.count - 1), this.count > 1 ? this.load(this.count - 2) : null]);
     if (adopt) this.adopt();
     this.begin();
@@ -66,6 +69,7 @@ export class Timeline {
     if (!place || !rows.length || made.length !== rows.length) return;
     rows.forEach((row, index) => {
       made[index].dataset.position = String(row.position);
+      made[index].dataset.key = row.key;
       this.drawn.set(row.key, made[index]);
     });
     this.place = place;
@@ -76,6 +80,7 @@ export class Timeline {
     if (this.started) return;
     this.started = true;
     this.box.replaceChildren(this.above, this.place, this.below);
+    this.scrolled = this.box.scrollTop;
   }
 
   stop() {
@@ -85,8 +90,25 @@ export class Timeline {
 
   toEnd() {
     this.pinned = true;
+    this.target = null;
+    this.scrolled = this.box.scrollTop;
     this.draw();
     this.draw();
+  }
+
+  /** Whether a person scrolled: then the row that was jumped to is no longer held. */
+  notice() {
+    const top = this.box.scrollTop;
+    if (Math.abs(top - this.scrolled) <= 1) return;
+    this.scrolled = top;
+    this.target = null;
+    this.pinned = this.box.scrollHeight - top - this.box.clientHeight < NEAR_END;
+  }
+
+  /** @param {number} top */
+  scroll(top) {
+    this.box.scrollTop = top;
+    this.scrolled = this.box.scrollTop;
   }
 
   later() {
@@ -154,13 +176,16 @@ export class Timeline {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     if (!this.started) return;
+    this.notice();
     const high = this.box.clientHeight;
     const usual = this.usual;
     const total = this.count;
-    const held = this.pinned ? null : this.anchor();
+    const held = this.pinned ? null : this.target || this.anchor();
+    const place = held && this.placeOf(held.key, usual);
     const whole = this.sum(total, usual);
-    const top = (this.pinned ? Math.max(0, whole - high) : this.box.scrollTop) - AROUND * high;
-    const bottom = (this.pinned ? whole : this.box.scrollTop + high) + AROUND * high;
+    const from = this.pinned ? whole - high : held && place !== null ? place - held.offset : this.box.scrollTop;
+    const top = Math.max(0, from) - AROUND * high;
+    const bottom = (this.pinned ? whole : from + high) + AROUND * high;
     /** @type {Row[]} */
     const wanted = [];
     let y = 0;
@@ -186,15 +211,27 @@ export class Timeline {
       y += height;
     }
     if (!wanted.length) {
-      above = Math.min(y, Math.max(0, this.box.scrollTop));
+      above = Math.min(y, Math.max(0, from));
       last = above;
     }
     this.fill(wanted);
     this.above.style.height = `${above}px`;
     this.below.style.height = `${Math.max(0, y - last)}px`;
     this.measure(wanted);
-    if (this.pinned) this.box.scrollTop = this.box.scrollHeight;
+    if (this.pinned) this.scroll(this.box.scrollHeight);
     else if (held) this.restore(held);
+    this.scrolled = this.box.scrollTop;
+  }
+
+  /** How far down a row is, as far as heights are known. @param {string} key @param {number} usual */
+  placeOf(key, usual) {
+    const number = Math.floor((Number.parseInt(key, 10) - 1) / this.size);
+    let y = this.sum(number, usual);
+    for (const row of this.stretches.get(number)?.rows || []) {
+      if (row.key === key) return y;
+      y += row.height;
+    }
+    return null;
   }
 
   /** @param {number} upto @param {number} usual */
@@ -217,6 +254,7 @@ export class Timeline {
       if (!made) {
         made = element(row.html);
         made.dataset.position = String(row.position);
+        made.dataset.key = row.key;
         made.classList.toggle("sel", row.position === this.selected);
         this.drawn.set(row.key, made);
       }
@@ -241,22 +279,22 @@ export class Timeline {
     if (changed) this.later();
   }
 
-  /** The first row in sight, and where it is. */
+  /** The first row in sight. @returns {Anchor | null} */
   anchor() {
-    const top = this.box.scrollTop;
+    const top = this.box.getBoundingClientRect().top;
     for (const made of /** @type {HTMLCollectionOf<HTMLElement>} */ (this.place.children)) {
-      if (made.offsetTop - this.place.offsetTop + this.above.offsetHeight + made.offsetHeight > top) {
-        return { made, offset: made.getBoundingClientRect().top };
-      }
+      const place = made.getBoundingClientRect();
+      if (place.bottom > top) return place.top < top + this.box.clientHeight ? { key: made.dataset.key || "", offset: place.top - top } : null;
     }
     return null;
   }
 
-  /** @param {{made: HTMLElement, offset: number}} held */
+  /** Put the anchor back where it was. @param {Anchor} held */
   restore(held) {
-    if (!held.made.isConnected) return;
-    const moved = held.made.getBoundingClientRect().top - held.offset;
-    if (Math.abs(moved) > 0.5) this.box.scrollTop += moved;
+    const made = this.drawn.get(held.key);
+    if (!made) return;
+    const moved = made.getBoundingClientRect().top - this.box.getBoundingClientRect().top - held.offset;
+    if (Math.abs(moved) > 0.5) this.scroll(this.box.scrollTop + moved);
   }
 
   /** Go to a position, and mark it. @param {number} position */
@@ -267,23 +305,17 @@ export class Timeline {
     while (where > 0 && !this.stretches.get(where)?.rows.some((row) => row.position <= position)) {
       where -= 1; // the position is inside of a long turn that began earlier
       await this.load(where);
-      if (number - where > 40) break;
+      if (number - where > FAR) break;
     }
     this.begin();
     const rows = this.stretches.get(where)?.rows || [];
     const found = rows.filter((row) => row.position <= position).pop() || rows[0];
     this.pinned = false;
+    this.scrolled = this.box.scrollTop;
+    this.target = found ? { key: found.key, offset: this.box.clientHeight / 4 } : null;
     this.select(position);
-    for (let again = 0; again < 3; again++) {
-      let y = this.sum(where, this.usual);
-      for (const row of rows) {
-        if (row === found) break;
-        y += row.height;
-      }
-      this.box.scrollTop = Math.max(0, y - this.box.clientHeight / 4);
-      this.draw();
-    }
-    if (found) this.drawn.get(found.key)?.scrollIntoView({ block: "nearest" });
+    this.draw();
+    this.draw(); // what the first one measured
   }
 
   /** @param {number} position */
@@ -301,14 +333,17 @@ export class Timeline {
     return best || position;
   }
 
-  /** The position of the next row, or of the one before. @param {number} step */
-  neighbour(step) {
-    const all = [...this.stretches.entries()].sort((a, b) => a[0] - b[0]).flatMap(([, one]) => one.rows.map((row) => row.position));
-    const places = [...new Set(all)];
-    const now = this.selected || Number(/** @type {HTMLElement | null} */ (this.anchor()?.made)?.dataset.position) || this.upto;
-    const index = places.indexOf(now);
-    if (index < 0) return places.find((place) => place >= now) || this.upto;
-    return places[index + step] ?? Math.max(1, Math.min(this.upto, now + step));
+  /** The position of the next row, or of the one before. @param {number} step @returns {Promise<number>} */
+  async neighbour(step) {
+    const now = this.selected || Number.parseInt(this.anchor()?.key || "", 10) || this.upto;
+    let number = Math.floor((now - 1) / this.size);
+    for (let looked = 0; looked <= FAR && number >= 0 && number < this.count; looked++, number += step) {
+      await this.load(number); // one that is known is there at once
+      const places = (this.stretches.get(number)?.rows || []).map((row) => row.position);
+      const found = step > 0 ? places.find((place) => place > now) : places.findLast((place) => place < now);
+      if (found) return found;
+    }
+    return now;
   }
 
   /** The log grew: read again what may have changed. @param {number} upto */

@@ -8,7 +8,9 @@ let address = "";
 let base = "";
 let heard = Date.now();
 let state = "connecting";
-const SILENT = 40_000; // two beats and a bit: the connection is dead, whatever the browser says
+let beat = 15_000; // how often the server says something, in milliseconds; it says how often
+let watching = 0;
+const BEATS = 2.7; // after so many beats without a word the connection is dead, whatever the browser says: the machine slept
 
 /** @param {object} message */
 function tell(message) {
@@ -57,20 +59,22 @@ function join(port) {
       return;
     }
     base = event.data.base;
+    beat = event.data.beat || beat;
+    watching ||= setInterval(watch, Math.min(3_000, beat));
     tabs.set(port, new Set(event.data.watch));
     connect();
     port.postMessage({ state });
   };
 }
 
-setInterval(() => {
+function watch() {
   const closed = source && source.readyState === EventSource.CLOSED;
-  if (tabs.size && source && (closed || Date.now() - heard > SILENT)) {
+  if (tabs.size && source && (closed || Date.now() - heard > BEATS * beat)) {
     if (!closed) become("disconnected");
     address = "";
     connect();
   }
-}, 3_000);
+}
 
 // @ts-ignore: this file is a shared worker
 self.onconnect = (event) => join(event.ports[0]);

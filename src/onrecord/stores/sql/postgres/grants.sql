@@ -1,5 +1,6 @@
 -- What the app role may do: everything a store needs and nothing more. It cannot change or delete an event, a session or a blob;
--- erasure goes through `onrecord.erase`. The role's name replaces {app}, as a quoted identifier.
+-- erasure goes through `onrecord.erase`. The auditor role only reads. The names of the roles replace {app} and {auditor}, as quoted
+-- identifiers.
 -- Run again after every migration; granting twice changes nothing.
 
 GRANT USAGE ON SCHEMA onrecord TO {app};
@@ -21,4 +22,13 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON onrecord.snapshots TO {app};
 GRANT SELECT, INSERT, DELETE ON onrecord.words TO {app};
 
 GRANT EXECUTE ON FUNCTION onrecord.found(TEXT, TEXT, TEXT, BIGINT), onrecord.erase(TEXT, BIGINT[], BIGINT),
-    onrecord.drop_unused(BYTEA[]) TO {app};
+    onrecord.drop_unused(BYTEA[]), onrecord.sign(TEXT[]), onrecord.keep(BYTEA[], BIGINT[], BYTEA[]) TO {app};
+
+GRANT SELECT ON onrecord.members, onrecord.tenants, onrecord.reads TO {app};
+
+GRANT USAGE ON SCHEMA onrecord TO {auditor};
+
+GRANT SELECT ON onrecord.meta, onrecord.sessions, onrecord.names, onrecord.events, onrecord.blobs, onrecord.leases, onrecord.snapshots,
+    onrecord.words, onrecord.members, onrecord.tenants, onrecord.reads TO {auditor};
+
+GRANT EXECUTE ON FUNCTION onrecord.found(TEXT, TEXT, TEXT, BIGINT), onrecord.sign(TEXT[]) TO {auditor};

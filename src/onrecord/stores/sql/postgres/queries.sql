@@ -22,6 +22,20 @@ SELECT set_config('onrecord.tenant', %(tenant)s, TRUE),
 -- meta: the facts about this store
 SELECT name, value FROM onrecord.meta
 
+-- membership: what this login may do for the tenant, and what the owner decided about the tenant
+SELECT p.rolname::text, CASE WHEN p.rolsuper OR p.rolbypassrls THEN 'writer' ELSE (
+        SELECT m.role FROM onrecord.members AS m
+        WHERE m.login = session_user::text AND m.tenant IN (%(tenant)s, '*') ORDER BY m.role DESC LIMIT 1
+    ) END,
+    EXISTS (SELECT FROM onrecord.members AS m WHERE m.login = session_user::text AND m.tenant = '*'),
+    p.rolsuper OR p.rolbypassrls,
+    (SELECT t.audited_from FROM onrecord.tenants AS t WHERE t.tenant = %(tenant)s),
+    (SELECT t.retention FROM onrecord.tenants AS t WHERE t.tenant = %(tenant)s)
+FROM pg_catalog.pg_roles AS p WHERE p.rolname = session_user
+
+-- sign: record who reads some sessions of an audited tenant
+SELECT onrecord.sign(%(sessions)s)
+
 -- head: the head of a log
 SELECT session, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
 FROM onrecord.sessions WHERE tenant = %(tenant)s AND session = %(session)s
@@ -128,18 +142,15 @@ WITH lease AS (
 SELECT position FROM moved
 
 -- keep_blobs: large payloads, each once; counts the uses of one that exists
-INSERT INTO onrecord.blobs AS b (tenant, key, uses, body)
-SELECT %(tenant)s, new.key, new.uses, new.body
-FROM unnest(%(keys)s::bytea[], %(uses)s::bigint[], %(bodies)s::bytea[]) AS new (key, uses, body)
-ORDER BY new.key
-ON CONFLICT (tenant, key) DO UPDATE SET uses = b.uses + excluded.uses
+SELECT onrecord.keep(%(keys)s, %(uses)s, %(bodies)s)
 
 -- add_session: a new session
 INSERT INTO onrecord.sessions
-    (tenant, session, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at, moment, indexed)
+    (tenant, session, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at, moment, indexed,
+        key_id)
 VALUES (
     %(tenant)s, %(session)s, %(project)s, %(name)s, %(position)s, %(hash)s, %(run)s, %(status)s, %(title)s, %(opened_at)s, %(at)s,
-    %(held)s, %(parent)s, %(forked_at)s, %(moment)s, %(forked_at)s
+    %(held)s, %(parent)s, %(forked_at)s, %(moment)s, %(forked_at)s, %(key_id)s
 )
 ON CONFLICT (tenant, session) DO NOTHING RETURNING session
 
@@ -309,8 +320,8 @@ WITH RECURSIVE tree (session) AS (
 UPDATE onrecord.sessions AS s SET scrubbed = s.position + CASE WHEN s.session = %(session)s THEN 0 ELSE 1 END
 FROM tree WHERE s.tenant = %(tenant)s AND s.session = tree.session RETURNING s.session
 
--- behind: sessions with events that search has not indexed yet
-SELECT session, indexed, position, scrubbed FROM onrecord.sessions
+-- behind: sessions with events that search has not indexed yet; those with a key of their own never are, so that no word is left
+SELECT session, indexed, position, scrubbed, key_id IS NOT NULL FROM onrecord.sessions
 WHERE tenant = %(tenant)s AND behind AND (%(project)s::text IS NULL OR project = %(project)s)
     AND (%(session)s::text IS NULL OR session = %(session)s)
 ORDER BY session
@@ -335,6 +346,15 @@ SELECT w.session, w.position
 FROM onrecord.words AS w JOIN onrecord.sessions AS s ON s.tenant = w.tenant AND s.session = w.session
 WHERE w.tenant = %(tenant)s AND w.words IS NULL AND (%(project)s::text IS NULL OR s.project = %(project)s)
     AND (%(session)s::text IS NULL OR w.session = %(session)s)
+
+-- key_of: the id of a session's own key, if it has one
+SELECT key_id FROM onrecord.sessions WHERE tenant = %(tenant)s AND session = %(session)s
+
+-- session_keys: whether every new session of the tenant gets a key of its own
+SELECT 1 FROM onrecord.tenants WHERE tenant = %(tenant)s AND session_keys
+
+-- keyed_sessions: the sessions with a key of their own
+SELECT session, key_id, status FROM onrecord.sessions WHERE tenant = %(tenant)s AND key_id IS NOT NULL ORDER BY session
 
 -- change_head: move the head of a copied log
 UPDATE onrecord.sessions

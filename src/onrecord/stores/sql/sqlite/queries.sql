@@ -73,8 +73,8 @@ SELECT id, status FROM sessions WHERE project = ?1 AND name = ?2
 
 -- add_session: a new session
 INSERT INTO sessions
-    (id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at, moment)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number
+    (id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at, moment, key_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number
 
 -- change_head: update the row of a session; `heads` serves the steps of turns that it does not have yet
 UPDATE sessions SET position = ?2, hash = ?3, run = ?4, status = ?5, at = ?6, project = ?7, name = ?8, title = ?9,
@@ -209,8 +209,9 @@ DELETE FROM snapshots WHERE session = ?1
 -- drop_every_snapshot: every snapshot of every session
 DELETE FROM snapshots
 
--- behind: sessions with events that search has not indexed yet
-SELECT s.number, s.id, coalesce(i.position, s.forked_at), s.position
+-- behind: sessions with events that search has not indexed yet; those with a key of their own never are, so that no word is left
+SELECT s.number, s.id, coalesce(i.position, s.forked_at), s.position,
+    (SELECT k.key_id IS NOT NULL FROM sessions AS k WHERE k.number = s.number)
 FROM heads AS s LEFT JOIN indexed AS i ON i.session = s.number
 WHERE s.position > coalesce(i.position, s.forked_at)
     AND (?1 IS NULL OR s.project = ?1) AND (?2 IS NULL OR s.id = ?2)
@@ -255,6 +256,15 @@ ON CONFLICT DO UPDATE SET position = max(arrivals.position, excluded.position)
 -- mark_all_arrived: every log came from elsewhere, all of it
 INSERT INTO arrivals (session, position) SELECT number, position FROM heads WHERE TRUE
 ON CONFLICT DO UPDATE SET position = excluded.position
+
+-- key_of: the id of a session's own key, if it has one
+SELECT key_id FROM sessions WHERE id = ?1
+
+-- session_keys: since when new sessions get a key of their own
+SELECT value FROM meta WHERE name = 'session_keys'
+
+-- keyed_sessions: the sessions with a key of their own
+SELECT id, key_id, status FROM sessions WHERE key_id IS NOT NULL ORDER BY number
 
 -- secret: what the names of blobs are keyed with
 SELECT value FROM meta WHERE name = 'secret'

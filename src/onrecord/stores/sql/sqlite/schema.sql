@@ -1,7 +1,8 @@
 -- The whole schema of a store in SQLite, as it is after the last migration (a test proves that both agree).
 -- A fresh store is made from this file; an older one by the migrations it has not seen.
 
--- Facts about this store itself: `secret` keys the names of blobs, `made_at` is when the store was made.
+-- Facts about this store itself: `secret` keys the names of blobs, `made_at` is when the store was made; with `session_keys`, every new
+-- session gets a key of its own.
 -- Not for settings: a store behaves the same for every process.
 CREATE TABLE meta (
     name TEXT PRIMARY KEY,
@@ -30,6 +31,8 @@ CREATE TABLE sessions (
     moment INTEGER NOT NULL,
     -- The position below which no snapshot may be kept any more, because payloads were erased since.
     scrubbed INTEGER NOT NULL DEFAULT 0,
+    -- The id of the session's own key, which is outside of the store; NULL: it has none. Its payloads, title and snapshots are encrypted.
+    key_id TEXT,
     UNIQUE (project, name)
 ) STRICT;
 CREATE INDEX sessions_by_moment ON sessions (moment);
@@ -40,7 +43,7 @@ CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL;
 -- The log: one row per event, never updated except that erasure sets salt and payload to NULL.
 -- `key` is session number << 32 | position, so a session's events lie side by side and in order.
 -- `tier` is 1 for durable kinds and 0 for transcript kinds. `encoding` says how the payload is kept: 0 as it is, 1 compressed
--- with zstd, 2 under this key in `blobs`. A fork's inherited events are not copied: they are read where they are.
+-- with zstd, 2 under this key in `blobs`, 3 encrypted with the session's own key. A fork's inherited events are not copied: they are read where they are.
 CREATE TABLE events (
     key INTEGER PRIMARY KEY,
     id TEXT NOT NULL,

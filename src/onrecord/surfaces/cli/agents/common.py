@@ -10,8 +10,8 @@ from onrecord.agents.wrapping import Ask, Wrapped
 from onrecord.surfaces import notifying
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
 from onrecord.surfaces.cli.shared.output import counted
-from onrecord.vendors.port import BUDGET, KILLED, USER, VENDORS, vendor
-from onrecord.views.render import iso
+from onrecord.vendors.port import BUDGET, CRASH, ENDS_WITH_TIME, KILLED, REFUSED, TOKENS, USER, VENDORS, vendor
+from onrecord.views.needs import LIMITS
 
 if TYPE_CHECKING:
     from onrecord.agents.wrapping import Outcome
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 def vendor_named(word: str) -> Vendor:
     """The vendor with this name."""
     if word not in VENDORS:
-        raise UsageError(f"unknown coding agent {word!r:.60}", hint=f"use one of {', '.join(VENDORS)}")
+        from onrecord.surfaces.cli.catalogue import nearest
+
+        guess = nearest(word, list(VENDORS))
+        hint = f"did you mean {guess}?" if guess else f"use one of {', '.join(VENDORS)}"
+        raise UsageError(f"unknown coding agent {word!r:.60}", hint=hint)
     return vendor(word)
 
 
@@ -90,6 +94,17 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     }  # fmt: skip
 
 
+_STOPPED = {cause: f"was stopped by {words}" for cause, words in LIMITS.items()} | {
+    BUDGET: "was stopped by the budget",
+    TOKENS: "was stopped by the token limit of its model",
+    CRASH: "crashed",
+    KILLED: "was killed",
+    USER: "was stopped by a person",
+    REFUSED: "was refused by its vendor",
+}
+"""What happened to an agent that did not finish its work, by cause."""
+
+
 def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
     """What a person should know after an agent has ended; they are notified too, if they want that."""
     if not outcome.finished:
@@ -104,28 +119,33 @@ def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
         call.output.note("the id of its conversation is unknown; `onrecord setup` installs the hook that reports it")
     if not outcome.finished:
         why = outcome.why
-        until = f", until {iso(int(why.resets_at * 1e6))}" if why.resets_at else ""
+        moment = int(why.resets_at * 1e6) if why.resets_at else 0
+        until = f", until {call.when(moment)}" if moment else ""
         told = why.message and why.cause not in (KILLED, USER)  # its last output is not the reason
         about = f": {why.message.splitlines()[-1][:200]}" if told else ""
-        call.output.note(f"the agent was interrupted ({why.cause}{until}){about}")
+        call.output.note(f"{session.agent} {_STOPPED.get(why.cause, 'stopped, and it is not known why')}{until}{about}")
         if why.cause == BUDGET:
             from onrecord.rules import raising
 
             call.output.note(f"`{raising(session.name, session.views.spend, call.now())}` raises it")
-        call.output.note(f"`onrecord resume {session.name} --agent {session.agent}` resumes it")
+        wait = " --wait" if why.cause in ENDS_WITH_TIME else ""
+        later = "waits for that and resumes it" if wait else "resumes it"
+        call.output.note(f"`onrecord resume {session.name} --agent {session.agent}{wait}` {later}")
 
 
 def tell_budget(call: Call, session: Session) -> None:
     """That most of the budget is used, and what a limit of spend needs."""
     from onrecord.agents.pricing import EXTRA, is_installed
     from onrecord.rules import scarcity
+    from onrecord.setup.commands import installing_with
 
     spend = session.views.spend
     near = spend.nearly(call.now())
     if near is not None and near.used < near.allowed:
         call.output.note(scarcity(near))
     if "spend" in spend.budget and not is_installed():
-        call.output.note(f"the price of most calls is not known, so spend is not limited; `pip install '{EXTRA}'`")
+        add = installing_with(EXTRA)
+        call.output.note(f"the price of most calls is not known, so spend is not limited; `{add}` adds a price list")
 
 
 def exit_status(outcome: Outcome) -> int:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 from onrecord.agents import waiting
 from onrecord.agents.noticing import notice_in
 from onrecord.agents.outlasting import outlast
-from onrecord.agents.resuming import ALLOW, FRESH, MUST, NEVER, Terms, command, plan_here, resume
+from onrecord.agents.resuming import (
+    ALLOW,
+    FRESH,
+    MUST,
+    NEVER,
+    Terms,
+    command,
+    plan_here,
+    refuse_second_writer,
+    resume,
+)
 from onrecord.agents.sessions import agent_with_conversation
 from onrecord.agents.wrapping import Ask
 from onrecord.errors import AmbiguousName
@@ -113,6 +123,7 @@ def _resume(call: Call, session: Session, ask: Ask) -> Resumed:
     planned = plan_here(session, session.agent)
     policy = call.get("policy") or (MUST if ask.headless else ALLOW)
     if policy != NEVER:
+        refuse_second_writer(planned)  # before a note says that it is resumed
         for line in _lines(planned, ask._replace(prompt="")):
             call.output.note(line)
     common.tell_budget(call, session)
@@ -129,7 +140,9 @@ def _tell(call: Call, session: Session, done: Resumed, *, final: bool = True) ->
     else:
         doubt = f"Could not confirm that it is the same conversation: {done.why}"
         proof = "Confirmed that it is the same conversation" if done.verified else doubt
-        call.output.note(f"Resumed {done.agent}. {proof}. {saved_line(kept)}")
+        call.output.note(f"Resumed {done.agent}. {proof}.")
+        if kept["phases"] or kept["attempts"]:
+            call.output.note(saved_line(kept))
     if call.output.json and final:
         data = session_data(session.refresh().head) | {
             "state": done.how, "agent": done.agent, "verified": done.verified, "why": done.why,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord.connection import chosen_automatic, connect, set_automatic, store_file
+from onrecord.connection import chosen_automatic, connect, set_automatic, settings, store_file
 from onrecord.errors import OnrecordError
 from onrecord.setup import installing
-from onrecord.surfaces.cli.shared.output import counted
+from onrecord.surfaces.cli.shared.output import counted, labelled
+from onrecord.surfaces.cli.shared.wrapping import wrapped
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE
-from onrecord.work.project import find_project
+from onrecord.work.project import find_project, remember_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,10 +49,11 @@ def wanted(call: Call, chosen: Sequence[Vendor], place: Target) -> bool | None:
     known = chosen_automatic(project_of(place))
     if known is not None or "dry-run" in call or not _can_ask(call):
         return known
-    agents = _listed([of.title for of in chosen])
+    agents = listed([of.title for of in chosen])
     return _agrees(
         f"From now on, record every conversation of {agents} in {scope_name(place)}?\n"
-        "It is kept in your own store; `onrecord setup --no-auto` switches this off."
+        "It is kept in your own store; `onrecord setup --no-auto` switches this off.",
+        "nothing was changed",
     )
 
 
@@ -58,6 +61,15 @@ def only_switches_off(call: Call, chosen: Sequence[Vendor], place: Target) -> bo
     """Whether --no-auto was given for hooks that are installed: then no file of an agent changes."""
     places = [place._replace(scope=scope) for scope in (PROJECT_SCOPE, USER_SCOPE)]
     return "no-auto" in call and any(installing.is_set_up(of, one) for of in chosen for one in places)
+
+
+def name_directory(place: Target) -> None:
+    """Give a project without a repository a name that moves with it, before a conversation is recorded under its path.
+
+    Not the home directory: every directory below it would be part of that project.
+    """
+    if place.scope == PROJECT_SCOPE and not settings().get("stealth") and place.root != Path.home():
+        remember_directory(str(place.root))
 
 
 def keep(place: Target, *, choice: bool | None) -> None:
@@ -98,8 +110,11 @@ def _consents(call: Call, found: list[Past], days: int) -> bool:
     counts = {one.of.title: 0 for one in found}
     for one in found:
         counts[one.of.title] += 1
-    listed = _listed([f"{number} of {title}" for title, number in counts.items()])
-    return _agrees(f"Import the {counted(len(found), 'conversation')} of the last {days} days ({listed})?")
+    whose = listed([f"{number} of {title}" if len(counts) > 1 else title for title, number in counts.items()])
+    return _agrees(
+        f"Import {counted(len(found), 'earlier conversation')} of the last {counted(days, 'day')} ({whose})?",
+        "the agents are set up, and nothing was imported",
+    )
 
 
 def _told(one: Past, session: str) -> dict[str, Any]:
@@ -121,16 +136,21 @@ def _can_ask(call: Call) -> bool:
     return not call.output.json and "no-input" not in call and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _agrees(question: str) -> bool:
-    """Whether the person says yes; only Enter means yes."""
-    sys.stderr.write(f"{question} [Y/n] ")
+def _agrees(question: str, after_interrupt: str) -> bool:
+    """Whether the person says yes; only Enter means yes. Ctrl-C prints `after_interrupt`."""
+    sys.stderr.write(wrapped(f"{question} [Y/n]") + " ")
     sys.stderr.flush()
-    answer = sys.stdin.readline()
+    try:
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        sys.stderr.write("\n" + labelled("note", after_interrupt))
+        raise
     if not answer.endswith("\n"):
         sys.stderr.write("\n")
         return False
     return answer.strip().lower() in ("", "y", "yes")
 
 
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Words as a sentence has them."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"

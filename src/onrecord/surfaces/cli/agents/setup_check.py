@@ -25,12 +25,14 @@ from onrecord.setup.probing import call_tools
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.vendors.hooks import DEADLINE_SECONDS
+from onrecord.vendors.mcp_servers import server_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onrecord.setup.installing import Target
     from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.vendors.packages import Package
     from onrecord.vendors.port import Vendor
 
 ATTEMPT = "onrecord-setup-check"
@@ -53,12 +55,7 @@ def check(call: Call, chosen: Sequence[Vendor], place: Target) -> int:
         data = {"scope": place.scope, "ok": ok, "agents": told, "runs": runs._asdict(), "automatic": auto}
         call.output.envelope("setup_check", data)
     else:
-        for one in told:
-            style = "good" if one["ok"] else "bad"
-            call.output.table(
-                ("#", "!", "~"),
-                [[one["vendor"], Cell("✓" if one["ok"] else "✗", style), line] for line in one["lines"]],
-            )
+        _show(call, told)
         if runs.program:
             call.output.line(f"hooks run {runs.program} ({runs.version or 'it cannot be run'})")
         else:
@@ -68,34 +65,63 @@ def check(call: Call, chosen: Sequence[Vendor], place: Target) -> int:
     return OK if all(one["ok"] for one in told) else FAILED
 
 
+def _show(call: Call, told: list[dict[str, Any]]) -> None:
+    """One line for each part of an agent; a person reads the agent's name once."""
+    rows: list[list[str | Cell]] = []
+    for one in told:
+        for number, (line, works) in enumerate(zip(one["lines"], one["works"], strict=True)):
+            name = "" if number and call.output.terminal else one["vendor"]
+            rows.append([name, Cell("✓" if works else "✗", "good" if works else "bad"), line])
+    call.output.table(("#", "!", "~"), rows)
+
+
 def _look(of: Vendor, place: Target) -> dict[str, Any]:
-    commands = installing.installed_commands(of, place)
-    lines, ok = [], bool(commands)
+    package = installing.package_of(of, place)
+    own = installing.installed_commands(of, place)
+    commands = own or (installing.package_commands(of, package) if package else [])
+    found: list[Answer] = []
     if not commands:
-        lines.append(
-            f"no hooks are installed ({place.scope}); `onrecord setup {of.name} --{place.scope}` installs them"
-        )
+        missing = f"no hooks are installed ({place.scope}); `onrecord setup {of.name} --{place.scope}` installs them"
+        found.append(Answer(works=False, said=missing))
     else:
         answer = run_hook(of, commands)
-        ok = answer.works
-        lines.append(f"{counted(len(commands), 'hook')}; {answer.said}")
+        found.append(Answer(works=answer.works, said=f"{counted(len(commands), 'hook')}; {answer.said}"))
     server = installing.registered_server(of, place)
-    if server:
-        tool = run_server(server)
-        ok = ok and tool.works
-        lines.append(tool.said)
-    elif commands and has_server():
-        lines.append(f"no MCP server is registered; `onrecord setup {of.name} --{place.scope}` registers it")
+    brought = server_words(package.server) if package else []
+    if server or brought:
+        found.append(run_server(server or brought))
+    works = all(one.works for one in found)
+    if commands and has_server() and not (server or brought):
+        absent = f"no MCP server is registered; `onrecord setup {of.name} --{place.scope}` registers it"
+        found.append(Answer(works=False, said=absent))
+    if package is not None:
+        found.append(Answer(works=True, said=said_of_package(of, place, package)))
     server_wanted = SERVER_COMMAND if server else ()
-    block = instructions(tools=bool(server))
+    block = instructions(tools=bool(server or brought))
     for change in installing.plan(of, place, HOOK_COMMAND, block, server=server_wanted):
         if commands and change.problem:
-            lines.append(f"{change.path}: {change.problem}")
+            found.append(Answer(works=False, said=f"{change.path}: {change.problem}"))
         elif commands and change.is_needed:
-            lines.append(f"{change.path} is out of date; `onrecord setup {of.name}` updates it")
+            state, does = ("missing", "adds") if change.before is None else ("out of date", "updates")
+            late = f"{change.path} is {state}; `onrecord setup {of.name}` {does} it"
+            found.append(Answer(works=False, said=late))
     doubts = installing.doubts(of, place)
-    return {"vendor": of.name, "ok": ok and not doubts, "hooks": len(commands), "server": bool(server),
-            "lines": [*lines, *doubts]}  # fmt: skip
+    found += [Answer(works=False, said=doubt) for doubt in doubts]
+    return {"vendor": of.name, "ok": works and not doubts, "hooks": len(commands), "server": bool(server or brought),
+            "package": str(package.folder) if package else None,
+            "lines": [one.said for one in found], "works": [one.works for one in found]}  # fmt: skip
+
+
+def said_of_package(of: Vendor, place: Target, package: Package) -> str:
+    """What the package brings; and if setup wrote the same to the user's files, how to have it once."""
+    names = {"hooks": "hooks", "mcp": "the MCP server"}
+    parts = " and ".join(names[part] for part in installing.brought(of, place) if part in names)
+    if not installing.is_double(of, place):
+        return f"the onrecord package in {package.folder} brings {parts}"
+    return (
+        f"the onrecord package in {package.folder} brings {parts}, and so do the files of this {place.scope}; "
+        f"`{package.uninstall}` or `onrecord setup {of.name} --{place.scope} --remove` leaves one of the two"
+    )
 
 
 def run_server(command: Sequence[str]) -> Answer:

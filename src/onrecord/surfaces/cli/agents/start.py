@@ -106,7 +106,9 @@ def finish(call: Call, session: Session, outcome: Outcome, state: str, **more: A
     common.tell_outcome(call, session, outcome)
     survey_worktree(call, session)
     state_file.after(call, session)
-    if "wait" in call and not outcome.finished:
+    if (
+        "wait" in call and not outcome.finished and outcome.vendor_id
+    ):  # without a conversation there is nothing to resume
         from onrecord.surfaces.cli.agents.resume import wait_and_resume
 
         return wait_and_resume(call, session, first=outcome)

@@ -6,16 +6,18 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.sessions import session_named
 from onrecord.crew.members import warnings_of
-from onrecord.crew.next_step import DEGRADED, FINISHED, LIMITED, OVER, RUNS
+from onrecord.crew.next_step import FINISHED, LIMITED, OVER, RUNS
 from onrecord.crew.running import DONE, STOPPED, Crew, refuse_idle, supervising
 from onrecord.crew.team_file import CREW, read_team
 from onrecord.crew.worktrees import is_from_elsewhere, root_of
-from onrecord.errors import InvalidInput, NotFound
-from onrecord.log.head import PAUSED
+from onrecord.errors import AmbiguousName, InvalidInput, NotFound
+from onrecord.log.head import LIVE, PAUSED
+from onrecord.machine.wall_clock import local_time
 from onrecord.session.handle import Session
 from onrecord.surfaces import notifying
 from onrecord.surfaces.cli.shared.call import whole_number
@@ -24,13 +26,17 @@ from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import act, need
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.views.handover import saved, saved_line
-from onrecord.views.render import iso, one_line, visible
+from onrecord.views.render import one_line, visible
 
 if TYPE_CHECKING:
+    from onrecord.log.head import Head
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
 
 PROMPT_SHOWN = 120
 """How much of an agent's prompt a question shows, in characters."""
+ROOM_FOR_IDS = 100
+"""From this many columns on, a person also sees the ids of conversations; scripts always do."""
 _STYLES = {
     "working": "good", "idle": "quiet", "finished": "quiet", "stopped": "quiet", "degraded": "bad",
     "limited": "attention", "needs_person": "attention",
@@ -45,6 +51,7 @@ def team(call: Call) -> int:
             "up": _up, "resume": _resume, "status": _status, "attach": _attach, "logs": _logs, "restart": _restart,
             "scale": _scale, "stop": _stop,
         },
+        "status",
     )  # fmt: skip
 
 
@@ -133,29 +140,40 @@ def _notify(crew: Crew, rows: dict[str, dict[str, Any]]) -> None:
     session = crew.session
     notifying.tell_needs(session)
     for name, row in rows.items():
-        command = f"onrecord team restart {name} --session {session.name}"
-        if row["state"] == DEGRADED:
-            key, text = f"{name}/degraded/{row['starts']}", f"{name} keeps ending and is not started again"
-            notifying.tell(session, notifying.CRASHES, key, text, agent=name, command=command)
-        elif row["state"] == FINISHED:
+        if row["state"] == FINISHED:
             key = f"{name}/finished/{row['starts']}"
             notifying.tell(session, notifying.ENDS, key, f"{name} finished its work", agent=name)
         elif row["state"] == LIMITED:
-            key, until = f"{name}/parked/{row['until']}", iso(int((row["until"] or 0) * 1e6))
+            until = local_time(int((row["until"] or 0) * 1e6), int(session.clock() * 1e6))
             text = f"{name} was stopped by a limit, until {until}; the team waits"
-            notifying.tell(session, notifying.LIMITS, key, text, agent=name)
+            notifying.tell(session, notifying.LIMITS, f"{name}/parked/{row['until']}", text, agent=name)
 
 
 # Looking
 
 
 def _session(call: Call, words: list[str] | None = None) -> Session:
-    """The named session, or the only live one."""
+    """The named session, or the only live one that has a team."""
     if words and len(words) > 1:
         raise UsageError(f"unexpected argument {words[1]!r}")
     records = call.records(make=False)
-    id_ = records.find(words[0]).session if words else call.head().session
+    id_ = records.find(words[0]).session if words else _head(call, records).session
     return Session(records.store, id_, agent=CREW, clock=records.clock)
+
+
+def _head(call: Call, records: SessionStore) -> Head:
+    """The session that is named or used here, or the only live one with a team: others cannot be meant."""
+    if call.named():
+        return call.head()
+    if (used := call.used(records)) is not None:
+        return used
+    teams = [entry.head for entry in records.entries(records.every(LIVE)) if CREW in entry.listing["agents"]]
+    if not teams:
+        raise NotFound("no live session of this project has a team", step="form_team")
+    if len(teams) > 1:
+        names = ", ".join(head.name for head in teams)
+        raise AmbiguousName(f"several sessions have a team: {names}", hint=f"name one: `--session {teams[0].name}`")
+    return teams[0]
 
 
 def _crew(call: Call, session: Session) -> Crew:
@@ -177,12 +195,15 @@ def _show(call: Call, crew: Crew) -> None:
         about |= {"supervisor": held.holder if held else None, "runtime": str(crew.members.folder), "agents": rows}
         call.output.envelope("team", session_data(session.head) | about)
         return
+    ids = not call.output.terminal or get_terminal_size().columns >= ROOM_FOR_IDS
+    columns = ["#agent", "!state", "vendor", ">starts", *(["conversation"] if ids else []), "*what"]
     call.output.table(
-        ("#agent", "!state", "vendor", ">starts", "conversation", "*what"),
+        columns,
         [
             [
                 name, Cell((row["state"] or "?").replace("_", " "), _STYLES.get(row["state"], "strong")),
-                row["vendor"] or "?", str(row["starts"]), row["session_id"] or "?", _what(row),
+                row["vendor"] or "?", str(row["starts"]), *([row["session_id"] or "?"] if ids else []),
+                _what(call, row),
             ]
             for name, row in rows.items()
         ],
@@ -191,10 +212,12 @@ def _show(call: Call, crew: Crew) -> None:
         call.output.note(f"the team has no supervisor; start one: `onrecord team up --session {session.name}`")
 
 
-def _what(row: dict[str, Any]) -> str:
-    until = f"until {iso(int(row['until'] * 1e6))}" if row["until"] else ""
+def _what(call: Call, row: dict[str, Any]) -> str:
+    moment = int((row["until"] or 0) * 1e6)
+    until = f"until {call.when(moment)}" if moment else ""
     needs = f"needs a person: {row['needs']}" if row["needs"] else ""
-    return "; ".join(part for part in (needs, row["how"], row["why"], until) if part)
+    how = f"last start: {row['how']}" if row["how"] and row["starts"] > 1 else ""
+    return "; ".join(part for part in (needs, row["why"], until, how) if part)
 
 
 def _attach(call: Call, words: list[str]) -> int:
@@ -212,7 +235,7 @@ def _attach(call: Call, words: list[str]) -> int:
         data = {"argv": command, "session": crew.session.name}
         return call.output.done("command", data, shlex.join(command))
     call.close()
-    return os.execvp(command[0], command)  # noqa: S606 - an argument list, no shell
+    return os.execvpe(command[0], command, crew.members.tmux().outside())  # noqa: S606 - an argument list, no shell
 
 
 def _logs(call: Call, words: list[str]) -> int:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
 
 
+SESSIONS_LISTED = 50
+"""Of how many live sessions worktrees are listed."""
+
+
 class Tree(NamedTuple):
     """A worktree that an agent of the session worked in."""
 
@@ -32,7 +36,7 @@ class Tree(NamedTuple):
 
 def worktree(call: Call) -> int:
     """Do what the first word says."""
-    return act(call, {"list": _list, "diff": _diff, "remove": _remove})
+    return act(call, {"list": _list, "diff": _diff, "remove": _remove}, "list")
 
 
 def _session(call: Call, words: list[str]) -> Session:
@@ -80,17 +84,31 @@ def _the(call: Call, session: Session) -> Tree:
 
 
 def _list(call: Call, words: list[str]) -> int:
-    session = _session(call, words)
-    rows = [_about(session, tree) for tree in _trees(call, session)]
+    sessions = _sessions(call, words)
+    rows = [{"session": one.name, **_about(one, tree)} for one in sessions for tree in _trees(call, one)]
     if call.output.json:
         call.output.envelope("worktrees", rows)
         return 0
     if not rows:
-        call.output.note(f"no agent of {session.name} works in a worktree of its own")
+        whose = sessions[0].name if len(sessions) == 1 else "this project"
+        call.output.note(f"no agent of {whose} works in a worktree of its own")
         return 0
-    told = [[row["agent"], row["branch"] or "?", _state(row), row["path"]] for row in rows]
-    call.output.table(("agent", "branch", "changes", "*directory"), told)
+    told = [[row["session"], row["agent"], row["branch"] or "?", _state(row), row["path"]] for row in rows]
+    call.output.table(("session", "agent", "branch", "changes", "*directory"), told)
     return 0
+
+
+def _sessions(call: Call, words: list[str]) -> list[Session]:
+    """The session that is meant; if several are live and none is named, all of them."""
+    from onrecord.agents.sessions import at_work
+
+    try:
+        return [_session(call, words)]
+    except AmbiguousName:
+        if words or "session" in call:
+            raise
+        records = call.records(make=False)
+        return [records.get(head.session) for head in at_work(records, SESSIONS_LISTED)]
 
 
 def _about(session: Session, tree: Tree) -> dict[str, Any]:
@@ -149,7 +167,7 @@ def _remove(call: Call, words: list[str]) -> int:
     if find_worktree(".") == find_worktree(tree.path):
         raise Conflict(f"this is the worktree {tree.path} itself", hint=f"run it in `{_main(session)}`")
     if "force" in call and (unsaved := worktrees.changes_in(tree.path, "HEAD").uncommitted):
-        call.confirm(f"Remove {tree.path} with {counted(len(unsaved), 'file')} that are not committed")
+        call.confirm(f"Remove {tree.path} with {counted(len(unsaved), 'file')} that are not committed?")
     worktrees.remove_worktree(_main(session), tree.path, force="force" in call)
     session.log.record("worklog.written", {"text": f"removed the worktree {tree.path} of {tree.branch}"[:TEXT_LIMIT]})
     data = {"state": "removed", "path": tree.path, "branch": tree.branch, "agent": tree.agent}

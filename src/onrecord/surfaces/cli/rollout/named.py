@@ -42,7 +42,7 @@ def tokenizer_of(found: Any, text: str) -> Tokenizer:
     """A tokenizer: the object itself, or what a function without arguments or a class returns."""
     made = found if _is_tokenizer(found) and not isinstance(found, type) else found()
     if not _is_tokenizer(made):
-        raise InvalidInput(f"{text} is no tokenizer", hint=f"it needs the methods {', '.join(_TOKENIZER)}")
+        raise InvalidInput(f"{text} is not a tokenizer", hint=f"it needs the methods {', '.join(_TOKENIZER)}")
     chosen: Tokenizer = made
     return chosen
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.environment import ROLLOUT_TOKEN_VARIABLE
@@ -13,14 +11,13 @@ from onrecord.errors import InvalidInput
 from onrecord.surfaces.cli.rollout.named import is_named, named, tokenizer_of
 from onrecord.surfaces.cli.shared.exits import OK
 from onrecord.surfaces.cli.shared.place import need, option
+from onrecord.surfaces.cli.shared.tokens import checked_token, read_token
 
 if TYPE_CHECKING:
     from onrecord.rollout.server.settings import Settings
     from onrecord.rollout.trajectory import Policy
     from onrecord.surfaces.cli.shared.call import Call
 
-TOKEN_CHARACTERS = 16
-"""The shortest token that clients of the proxy may have to send."""
 EXAMPLE = "onrecord rollout serve --upstream http://127.0.0.1:30000 --tokenizer models/policy"
 
 
@@ -31,9 +28,9 @@ def serve(call: Call, words: list[str]) -> int:
     upstreams = call.many("upstream") or [option(call, "upstream", EXAMPLE)]
     upstream = ", ".join(upstreams)
     try:
+        from onrecord.machine.http_server import listen
         from onrecord.rollout.server.app import Proxy
         from onrecord.rollout.server.loading import load_tokenizer
-        from onrecord.rollout.server.serving import listen
         from onrecord.rollout.server.serving import serve as run
     except ImportError as missing:
         raise InvalidInput(
@@ -76,6 +73,8 @@ def _settings(call: Call, upstreams: list[str]) -> Settings:
         "upstream_seconds": call.amount("timeout"),
         "lease_seconds": call.amount("lease-seconds"),
         "parse": _function(call, "parser"),
+        "branches": "branches" in call,
+        "whole_streams": "whole-streams" in call,
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     return Settings(upstreams[0], more_upstreams=tuple(upstreams[1:]), hosts=tuple(call.many("allow-host")), **given)
@@ -86,7 +85,8 @@ def _policy(call: Call) -> Policy:
 
     chosen: dict[str, Any] = {
         "matcher": _function(call, "matcher"),
-        "max_rollback": call.number("max-rollback"),
+        # With branches, a request that would discard a turn is a branch, unless the user sets a limit.
+        "max_rollback": call.number("max-rollback", 0 if "branches" in call else None),
         "max_trim_tokens": call.number("max-trim-tokens"),
         "new_tools": True if "new-tools" in call else None,
         "refuse_after_length": True if "refuse-after-length" in call else None,
@@ -103,25 +103,8 @@ def _function(call: Call, name: str) -> Any:
 
 
 def _token(call: Call) -> str | None:
-    """The token clients must send. It is never on the command line, where every process could read it."""
-    place = call.get("token-file")
-    if place is None:
-        return os.environ.get(ROLLOUT_TOKEN_VARIABLE) or None
-    path = Path(place).expanduser()
-    try:
-        facts = path.stat()
-        if not stat.S_ISREG(facts.st_mode):
-            raise InvalidInput(f"the token file {path} is not a regular file")
-        if facts.st_mode & 0o077:
-            raise InvalidInput(f"other users may read the token file {path}", hint=f"`chmod 600 {path}`")
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InvalidInput(f"the token file cannot be read: {problem}") from None
-    if not token:
-        raise InvalidInput(f"{place} is empty", hint="write one line into it: the token")
-    if len(token) < TOKEN_CHARACTERS:
-        raise InvalidInput(
-            f"the token in {place} has {len(token)} characters; it needs at least {TOKEN_CHARACTERS}",
-            hint="`openssl rand -hex 32` prints a good one",
-        )
-    return token
+    """The token clients must send: from a file, or the environment; None if there is none."""
+    place, said = call.get("token-file"), os.environ.get(ROLLOUT_TOKEN_VARIABLE)
+    if place is not None:
+        return read_token(place)
+    return checked_token(said, ROLLOUT_TOKEN_VARIABLE) if said else None

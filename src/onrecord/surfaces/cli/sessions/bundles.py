@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from onrecord.errors import DamagedBundle, LogMoved, SessionNotFound
 from onrecord.session.bundle import lines_of, take_in
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.shared.files import refuse_existing, write_file
+from onrecord.surfaces.cli.shared.files import file_to_read, refuse_existing, write_file
 from onrecord.surfaces.cli.shared.output import counted, dump
+from onrecord.surfaces.cli.shared.sealing import is_encrypted, opened, sealed
 from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 from onrecord.views.conversations import SUBLANE
 from onrecord.views.dialects import to_messages
@@ -31,8 +33,11 @@ PEOPLE = ("html", "markdown")
 """The formats that are for people."""
 ONLY_FOR_PEOPLE = ("from", "to", "no-tool-output")
 """The options of those formats."""
+ONLY_FOR_BUNDLES = ("encrypt-to", "sign")
 LINE_LIMIT = 128 * 1024 * 1024
 """The longest line of a bundle, in bytes: an event's payload and what surrounds it."""
+FRAMEWORKS = ("langgraph", "google-adk", "openai-agents")
+"""The frameworks whose own SQLite files can be imported."""
 _CHUNK = 1 << 20
 
 
@@ -43,6 +48,8 @@ def export_session(call: Call) -> int:
         raise UsageError("--dialect needs --format messages")
     if form not in PEOPLE and (option := next((name for name in ONLY_FOR_PEOPLE if name in call), None)):
         raise UsageError(f"--{option} needs --format html or --format markdown")
+    if form != "bundle" and (option := next((name for name in ONLY_FOR_BUNDLES if name in call), None)):
+        raise UsageError(f"--{option} needs --format bundle")
     if out:
         refuse_existing(Path(out).expanduser(), force="force" in call)
     session = call.session()
@@ -50,8 +57,12 @@ def export_session(call: Call) -> int:
         path = _written(call, session, out, form)
         head = session.log.head()
         data = {"file": str(path), "format": form, "bytes": path.stat().st_size, "session": session_data(head)}
+        data |= {"signed": "sign" in call, "encrypted": "encrypt-to" in call}
+        if session.log.key() is not None:
+            call.output.note(f"{path} is a copy without the key of the session: erasing the session does not reach it")
+        how = ", ".join([form, *(word for word in ("signed", "encrypted") if data[word])])
         return call.output.done(
-            "export", data, f"wrote {counted(head.position, 'event')} of {head.name} to {path} ({form})"
+            "export", data, f"wrote {counted(head.position, 'event')} of {head.name} to {path} ({how})"
         )
     if call.output.json and form != "bundle":
         content = b"".join(_chunks(call, session, form)).decode()
@@ -81,7 +92,7 @@ def _written(call: Call, session: Session, out: str, form: str) -> Path:
 
 def _chunks(call: Call, session: Session, form: str) -> Iterable[bytes]:
     if form == "bundle":
-        return _compressed(lines_of(session))
+        return sealed(call, _compressed(lines_of(session)))
     if form == "jsonl":
         return ((dump(event_data(event)) + "\n").encode() for event in session.events())
     if form == "messages":
@@ -111,35 +122,44 @@ def _messages(session: Session, dialect: str) -> Iterator[bytes]:
 
 
 def import_session(call: Call) -> int:
-    """Import a bundle, or a vendor's conversations."""
+    """Import a bundle, or the conversations of a vendor or of a framework's own file."""
     from onrecord.vendors.port import VENDORS
 
     if call.positional["FILE"] in VENDORS:
         from onrecord.surfaces.cli.agents.importing import import_vendor
 
         return import_vendor(call)
+    if call.positional["FILE"] in FRAMEWORKS:
+        from onrecord.surfaces.cli.sessions.framework_files import import_framework
+
+        return import_framework(call)
     if "WHAT" in call.positional or any(name in call for name in ("all", "session", "agent")):
-        raise UsageError(f"{call.positional['FILE']!r} is not a vendor", hint=f"use one of {', '.join(VENDORS)}")
-    path = Path(call.positional["FILE"]).expanduser()
-    if not path.is_file():
-        raise UsageError(f"the file {path} does not exist")
+        names = ", ".join((*VENDORS, *FRAMEWORKS))
+        raise UsageError(f"{call.positional['FILE']!r} is not a vendor or framework", hint=f"use one of {names}")
+    path = file_to_read(call.positional["FILE"])
+    content, signature = opened(call, path)
+    file = BundleFile(path, content)
     records = call.records()
-    known = _position(records, path)
-    session = take_in(records, BundleFile(path), name=call.get("as"), update="update" in call)
+    known = _position(records, file)
+    session = take_in(records, file, name=call.get("as"), update="update" in call)
     head = session.views.head
     state = "imported" if known is None else "updated" if head.position > known else "already_imported"
-    data: dict[str, Any] = session_data(head) | {"state": state, "file": str(path)}
+    data: dict[str, Any] = session_data(head) | {
+        "state": state, "file": str(path), "encrypted": content is not None and is_encrypted(path),
+        "signature": signature._asdict(),
+    }  # fmt: skip
     return call.output.done(
         "session",
         data,
-        f"{state.replace('_', ' ')}: {head.name} ({head.session}), verified to position {head.position}",
+        f"{state.replace('_', ' ')}: {head.name} ({head.session}), verified to position {head.position}; "
+        f"{signature.said}",
     )
 
 
-def _position(records: SessionStore, path: Path) -> int | None:
+def _position(records: SessionStore, file: BundleFile) -> int | None:
     """The position of the bundle's session in this store, if it has it; the bundle is not verified yet."""
     try:
-        return records.store.head(str(json.loads(next(iter(BundleFile(path))))["session"])).position
+        return records.store.head(str(json.loads(next(iter(file)))["session"])).position
     except (SessionNotFound, DamagedBundle, StopIteration, ValueError, KeyError, TypeError):
         return None
 
@@ -147,8 +167,10 @@ def _position(records: SessionStore, path: Path) -> int | None:
 class BundleFile:
     """The lines of a bundle, read again each time they are asked for; a file that is not one fails early."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
         self._path = path
+        self._content = content
+        """What a signature was checked for, or what was decrypted; the file is not read again then."""
 
     def __iter__(self) -> Iterator[str]:
         import zstandard
@@ -156,7 +178,7 @@ class BundleFile:
         path, size = self._path, 0
         rest: list[bytes] = []
         try:
-            with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
+            with self._opened() as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
                 while chunk := stream.read(_CHUNK):
                     *lines, tail = chunk.split(b"\n")
                     if lines:
@@ -170,4 +192,7 @@ class BundleFile:
             if last := b"".join(rest):
                 yield last.decode()
         except (zstandard.ZstdError, UnicodeDecodeError) as problem:
-            raise DamagedBundle(f"{path} cannot be read as a bundle: {problem}") from None
+            raise DamagedBundle(f"{path} is not a bundle of onrecord, or it is damaged ({problem})") from None
+
+    def _opened(self) -> BinaryIO:
+        return self._path.open("rb") if self._content is None else io.BytesIO(self._content)

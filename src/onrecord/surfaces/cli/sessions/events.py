@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from onrecord.errors import InvalidInput
 from onrecord.log.events import KINDS
+from onrecord.machine.wall_clock import local_second
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import counted, dump, plain
 from onrecord.surfaces.cli.shared.shapes import describe, event_data
+from onrecord.surfaces.cli.shared.wrapping import columns_of
 from onrecord.views.render import ago, iso, one_line, visible
 
 if TYPE_CHECKING:
@@ -111,9 +111,8 @@ def _print(call: Call, event: Event) -> None:
         call.output.write("\t".join(plain(cell) for cell in row) + "\n")
         return
     # New events show the time of day; earlier ones show how long ago they were.
-    clock = time.strftime("%H:%M:%S", time.localtime(event.at / 1e6))
-    moment = clock if "follow" in call else ago(event.at, call.now())
-    for line in _lines(event, moment, _columns()):
+    moment = local_second(event.at) if "follow" in call else ago(event.at, call.now())
+    for line in _lines(event, moment, columns_of(sys.stdout)):
         call.output.write(line.rstrip() + "\n")
 
 
@@ -128,13 +127,6 @@ def _lines(event: Event, moment: str, columns: int) -> list[str]:
     folded = [start[at : at + columns] for at in range(0, len(start), columns)]
     said = fit(describe(event), columns - _INDENT)
     return [*folded, f"{'':{_INDENT}}{said}"] if said else folded
-
-
-def _columns() -> int:
-    try:
-        return int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        return 80
 
 
 def fit(text: str, cells: int) -> str:

@@ -69,7 +69,7 @@ def _chosen(call: Call) -> bool:
     records = call.records(make=False)
     if call.used(records) is not None or len(records.sessions(status=LIVE, limit=2)) < SEVERAL:
         return True
-    from onrecord.surfaces.cli.sessions.choosing import chosen_head
+    from onrecord.surfaces.cli.shared.choosing import chosen_head
 
     head = chosen_head(call, records, "resume")
     if head is not None:

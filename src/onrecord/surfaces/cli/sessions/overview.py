@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING
 
 from onrecord.agents.noticing import notice_in
 from onrecord.errors import OnrecordError
 from onrecord.log.head import LIVE, STATUSES
 from onrecord.machine import is_gone
-from onrecord.surfaces.cli.sessions.choosing import COLUMNS, row, standings, status_of, what, who
-from onrecord.surfaces.cli.shared.attention import need_data, sentence, spoken
+from onrecord.surfaces.cli.shared.attention import sentence, spoken
 from onrecord.surfaces.cli.shared.chooser import can_choose, choose
+from onrecord.surfaces.cli.shared.choosing import COLUMNS, row, standing_data, standings, status_of, what, who
 from onrecord.surfaces.cli.shared.exits import NotInitialised
 from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell, counted
-from onrecord.surfaces.cli.shared.shapes import session_data
+from onrecord.surfaces.cli.shared.shapes import NEEDS_YOU, session_data
 from onrecord.views.needs import CREW, KINDS
 from onrecord.views.render import ago
 
@@ -36,6 +37,13 @@ NOTICED_AT_ONCE = 50
 REASON_LINES = 3
 """How many lines one reason may take."""
 
+FIRST_COMMANDS = (
+    ("onrecord setup", "record your coding agents"),
+    ("onrecord open fix-login", "start a session of your own"),
+    ("onrecord demo", "see a session survive a crash"),
+)
+"""What a newcomer may type, and what it does; short enough for a narrow window."""
+
 ENDED = tuple(status for status in STATUSES if status not in LIVE)
 
 
@@ -44,13 +52,13 @@ def overview(call: Call) -> int:
     try:
         records = call.records(make=False)
     except NotInitialised:
-        return _nothing(call, "no store yet")
+        return _nothing(call, "Nothing is on record yet.")
     found, more = _found(call, records)
     if not found:
         refuse_mistyped(call, records, newcomer=True)
     if call.output.json:
         place = {"store": records.url, "project": records.project}
-        call.output.envelope("overview", place | {"sessions": [_data(one) for one in found], "more": more})
+        call.output.envelope("overview", place | {"sessions": [standing_data(one) for one in found], "more": more})
         return 0
     if not found:
         return _nothing(call, _elsewhere(records))
@@ -97,22 +105,13 @@ def _ended_silently(agent: ListedAgent) -> bool:
     return bool(agent["here"] and agent["via"] and agent["talks"] and agent["process"] and is_gone(agent["process"]))
 
 
-def _data(one: Standing) -> dict[str, Any]:
-    listed = one.entry.listing
-    return session_data(one.entry.head) | {
-        "needs": [sentence(need) for need in one.needs], "needs_you": [need_data(need) for need in one.needs],
-        "working": one.working, "agent": listed["agent"] or None, "vendor": listed["vendor"],
-        "last_prompt": listed["prompt"] or None,
-    }  # fmt: skip
-
-
 def _plain(call: Call, one: Standing) -> list[str | Cell]:
     """A line for scripts: name, status, whether it needs a person, what about it, when, and the command that helps."""
     head = one.entry.head
     status = status_of(one)
     if one.needs:
         reasons = "; ".join(sentence(need) for need in one.needs)
-        return [head.name, status, "needs-you", reasons, session_data(head)["last_activity_at"], one.needs[0].command]
+        return [head.name, status, NEEDS_YOU, reasons, session_data(head)["last_activity_at"], one.needs[0].command]
     return [head.name, status, "", what(one, call.now()), session_data(head)["last_activity_at"], ""]
 
 
@@ -148,7 +147,8 @@ def _show_need(call: Call, number: str, start: int, one: Standing) -> None:
         print_block([Cell(spoken(need, now), "attention")], start=start, lines=REASON_LINES)
     if len(one.needs) > NEEDS_SHOWN:
         print_block([Cell(f"and {len(one.needs) - NEEDS_SHOWN} more", "quiet")], start=start)
-    print_block([Cell(one.needs[0].command, "")], start=start)
+    # One that is longer than the window is left to the terminal: with a break in it, it could not be copied.
+    call.output.line(" " * start + one.needs[0].command)
 
 
 def _resume_one(call: Call, live: list[Standing]) -> int:
@@ -179,18 +179,19 @@ def resume_chosen(call: Call, one: Standing) -> int:
 def _elsewhere(records: SessionStore) -> str:
     others = records.sessions(project="", limit=1)
     return (
-        "no sessions in this project; `onrecord list --all` lists those of all projects"
+        "No session belongs to this project; `onrecord --all` shows those of all projects."
         if others
-        else "no sessions yet"
+        else "Nothing is on record yet."
     )
 
 
 def _nothing(call: Call, why: str) -> int:
-    """Show a newcomer the first two commands."""
+    """Show a newcomer the first commands."""
     if call.output.json:
         call.output.envelope("overview", {"store": None, "project": None, "sessions": [], "more": False})
         return 0
-    call.output.note(why)
-    call.output.note("start a session: onrecord open fix-login --objective 'Fix the login error'")
-    call.output.note("watch a demo:    onrecord demo")
+    if call.output.quiet:
+        return 0
+    lines = [why, "", *(f"  {command:<23}  {does}" for command, does in FIRST_COMMANDS)]
+    sys.stderr.write("\n".join(lines) + "\n")
     return 0

@@ -32,7 +32,7 @@ _PAGE = 500
 
 def project_verb(call: Call) -> int:
     """Do what the first word says."""
-    return act(call, {"show": _show, "link": _link, "move": _move, "merge": _merge})
+    return act(call, {"show": _show, "link": _link, "move": _move, "merge": _merge}, "show")
 
 
 def _chosen(call: Call) -> Project:
@@ -99,7 +99,7 @@ def _link(call: Call, words: list[str]) -> int:
     if not wanted or not wanted.isprintable() or len(wanted) > NAME_CHARACTERS:
         raise InvalidInput(f"{one_line(name, 80)!r} cannot be the name of a project")
     if not call.records().sessions(project=wanted, limit=1):
-        call.confirm(f"The store has no session of {wanted}. Link this directory to it")
+        call.confirm(f"The store has no session of {wanted}. Link this directory to it?")
     before = _chosen(call)
     if before.key == wanted:
         return call.output.done("project", {"project": wanted, "state": "already_linked"}, f"this is {wanted} already")
@@ -132,7 +132,7 @@ def _merge(call: Call, words: list[str]) -> int:
             hint="`onrecord list --all` shows the project of every session",
         )
     if len(found) > 1 and words:
-        call.confirm(f"Move {counted(len(found), 'session')} of {', '.join(others)} to {here.key}")
+        call.confirm(f"Move {counted(len(found), 'session')} of {', '.join(others)} to {here.key}?")
     return _told(call, here, [_moved(call, records, head, here) for head in found])
 
 

@@ -12,13 +12,16 @@ from onrecord.pages.costs import UsageRow
 from onrecord.pages.media import data_url
 from onrecord.pages.options import Options
 from onrecord.pages.report import Contents, report
-from onrecord.session.reading import recent
+from onrecord.pages.spans import start_of
+from onrecord.session.funnel import KEEP
+from onrecord.session.reading import recent_of
+from onrecord.session.redacting import Shared, shared
 from onrecord.session.standing import standing_of
-from onrecord.surfaces.cli.shared.attention import sentence
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.upkeep.prove import Progress
 from onrecord.views.note import is_unwritten
+from onrecord.views.render import iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.views.fold import Whole
+    from onrecord.views.needs import Need
 
 _IMAGES_KEPT = 8
 
@@ -73,14 +77,38 @@ def _contents(call: Call, session: Session) -> Contents:
     moment = session.at(upto)
     whole = moment.views
     events, sound = _read(call, session, upto)
+    given = shared(session, events)
+    if given.found and given.policy != KEEP:
+        whole = start_of(whole.head)
+        for event in given.events:
+            whole.apply(event)
     return Contents(
-        whole, events, session.note() if is_whole else moment.note(), call.now(), first,
-        recent=recent(session, upto) if is_unwritten(whole) else None,
+        whole, given.events, given.text(session.note() if is_whole else moment.note()), call.now(), first,
+        recent=recent_of(given.events) if is_unwritten(whole) else None,
         gone=is_gone if is_whole else None,
-        needs=[sentence(need) for need in standing_of(session).needs] if is_whole else [],
+        needs=[given.text(_need(need)) for need in standing_of(session).needs] if is_whole else [],
         verified=sound, usage=_usage(whole), command=_command(session),
         options=Options(output="no-tool-output" not in call, media=_images(session), person="user"),
+        remark=_remark(given),
     )  # fmt: skip
+
+
+def _need(need: Need) -> str:
+    """A need in one line, with its end as a reader elsewhere can understand it."""
+    return need.why + (f", until {iso(need.until)[:16].replace('T', ' ')} UTC" if need.until else "")
+
+
+def _remark(given: Shared) -> str:
+    """What became of secrets, in one sentence."""
+    before, now = (
+        ", ".join(f"{count} {rule}" for rule, count in sorted(found.items())) for found in (given.recorded, given.found)
+    )
+    said = [f"{before} when they were recorded"] if before else []
+    if given.policy == KEEP:
+        kept = f"Secrets are shown, as the policy “keep” says: {now}." if now else ""
+        return " ".join(filter(None, (f"Replaced secrets: {said[0]}." if said else "", kept)))
+    said += [f"{now} for this report"] if now else []
+    return f"Replaced secrets: {'; '.join(said)}." if said else "The rules for secrets found none in it."
 
 
 def _command(session: Session) -> str:

@@ -13,27 +13,38 @@ from onrecord.log.head import LIVE
 from onrecord.log.names import check_name
 from onrecord.log.text import words_of
 from onrecord.surfaces.cli.shared.call import any_number, pairs
+from onrecord.surfaces.cli.shared.choosing import mark_of, repeats, standing_data, standings, status_of, who
 from onrecord.surfaces.cli.shared.exits import NotInitialised
 from onrecord.surfaces.cli.shared.hints import hint_of
 from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.place import survey_worktree
-from onrecord.surfaces.cli.shared.shapes import event_data, session_data
+from onrecord.surfaces.cli.shared.shapes import NEEDS_YOU, describe, event_data, session_data
+from onrecord.views.render import ago, iso
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
-    from onrecord.session.listings import Entry
-    from onrecord.session.session_store import SessionStore
+    from onrecord.session.session_store import Found, SessionStore
+    from onrecord.session.standing import Standing
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.views.values import Profile
 
 LISTED = 50
 """How many sessions a list shows without --limit."""
-WIDE = 78
+WIDE = 110
 """From this many columns on, a list has columns of their own for title and last prompt."""
 FOUND = 20
 """How many search results are shown without --limit."""
+NAMING = ("session.opened", "session.titled", "session.renamed")
+"""Events that name a session; automatic names are made from the first prompt."""
+PLACES = {
+    "payload.kept": "conversation", "turn.recorded": "conversation", "item.added": "conversation",
+    "session.opened": "name", "session.renamed": "name", "session.titled": "title",
+}  # fmt: skip
+"""Where a search found something, in a person's words; others are called by the noun of their kind."""
 
 
 def open_session(call: Call) -> int:
@@ -82,7 +93,8 @@ def _equip(call: Call, session: Session, profile: Profile | None) -> None:
     if profile is not None:
         from onrecord.surfaces.cli.work.phases import what_comes_first
 
-        files = [str(path) for path in state_file.paths(call, session) if path.is_file()]
+        state, note, _git = state_file.paths(call, session)
+        files = [str(path) for path in (state, note) if path.is_file()]
         call.output.note(f"wrote {', '.join(files)}; {what_comes_first(session)}")
 
 
@@ -98,7 +110,7 @@ def _existing(records: SessionStore, name: str, agent: str) -> Session:
 def list_sessions(call: Call) -> int:
     """List sessions, newest first. A store that is not there yet has none."""
     limit = call.number("limit") or LISTED
-    found: list[Entry] = []
+    found: list[Standing] = []
     try:
         records = call.records(make=False)
         notice(records, os.environ, project="" if "all" in call else None)
@@ -107,20 +119,20 @@ def list_sessions(call: Call) -> int:
         )
         if not heads:
             refuse_mistyped(call, records)
-        found = records.entries(heads)
+        found = standings(call, records, heads)
     except NotInitialised as missing:
         call.output.note(f"{missing.message}; {hint_of(missing, call.verb)}")
     if call.output.json:
-        call.output.envelope("sessions", [_data(entry) for entry in found])
+        call.output.envelope("sessions", [standing_data(one) for one in found])
         return 0
-    several = len({person for entry in found for person in entry.listing["people"]}) > 1
+    several = len({person for one in found for person in one.entry.listing["people"]}) > 1
     narrow = call.output.terminal and get_terminal_size().columns < WIDE
     columns = ["!", "#session", "!status", "*title", "agent", "*last prompt", "active"]
     if narrow:
         columns[3:6] = ["agent", "*title, last prompt"]
     if "all" in call:
         columns.insert(2, "project")
-    call.output.table(columns, [_row(call, entry, narrow=narrow, several=several) for entry in found])
+    call.output.table(columns, [_row(call, one, narrow=narrow, several=several) for one in found])
     if len(found) == limit:
         call.output.note(f"only the newest {limit} are shown; `--limit N` shows more")
     if not found and call.output.terminal and call._records is not None:  # noqa: SLF001  # only to word the note
@@ -134,43 +146,26 @@ def _named(call: Call, records: SessionStore) -> list[Head]:
     return [records.find(name)] if name else []
 
 
-def _data(entry: Entry) -> dict[str, Any]:
-    listed = entry.listing
-    about = {
-        "agent": listed["agent"] or None, "vendor": listed["vendor"], "last_prompt": listed["prompt"] or None,
-        "people": listed["people"],
-    }  # fmt: skip
-    return session_data(entry.head) | about
-
-
-def _row(call: Call, entry: Entry, *, narrow: bool, several: bool) -> list[str | Cell]:
-    from onrecord.surfaces.cli.sessions.choosing import who
-    from onrecord.surfaces.cli.shared.attention import SHAPES
-    from onrecord.views.render import ago, iso
-
-    head, listed = entry.head, entry.listing
+def _row(call: Call, one: Standing, *, narrow: bool, several: bool) -> list[str | Cell]:
+    head, listed = one.entry.head, one.entry.listing
     place = head.project.rpartition("/")[2] if call.output.terminal else head.project
     project: list[str | Cell] = [place] if "all" in call else []
-    held = " (on hold)" if head.held else ""
     if not call.output.terminal:
         plain = [head.name, *project, head.status, head.title, str(head.position), iso(head.at), head.session]
-        return [*plain, listed["agent"], listed["vendor"] or "", listed["prompt"]]
+        return [*plain, listed["agent"], listed["vendor"] or "", listed["prompt"], NEEDS_YOU if one.needs else ""]
     style = "" if head.status in LIVE else "quiet"
     # A title that is only the prompt again would take the room of both.
-    prompt = "" if _same(listed["prompt"], head.title) else listed["prompt"]
+    prompt = "" if repeats(listed["prompt"], head.title) else listed["prompt"]
     people = listed["people"][:1] if several else []
     agent = Cell(" · ".join(name for name in (who(listed), *people) if name), "quiet")
     about = [Cell(head.title, style), agent, Cell(prompt, style)]
     if narrow:
         about = [agent, Cell(" · ".join(text for text in (head.title, prompt) if text), style)]
+    status = status_of(one) + (" (on hold)" if head.held else "") + (", needs you" if one.needs else "")
     return [
-        Cell(SHAPES[head.status], style), Cell(head.name, style or "strong"), *project, Cell(head.status + held, style),
+        mark_of(one), Cell(head.name, style or "strong"), *project, Cell(status, "attention" if one.needs else style),
         *about, Cell(ago(head.at, call.now()), "quiet"),
     ]  # fmt: skip
-
-
-def _same(prompt: str, title: str) -> bool:
-    return bool(title) and " ".join(prompt.split()).startswith(" ".join(title.rstrip("…").split()))
 
 
 def search(call: Call) -> int:
@@ -194,10 +189,31 @@ def search(call: Call) -> int:
         return 0
     words = words_of(query)
     rows: list[list[str | Cell]] = [
-        [hit.session.name, str(hit.event.position), hit.event.kind, Cell(hit.snippet, "", words)] for hit in found
+        [hit.session.name, str(hit.event.position), _where(call, hit), Cell(_said(call, hit, words), "", words)]
+        for hit in (_worth_showing(found) if call.output.terminal else found)
     ]
-    call.output.table(("#session", ">position", "kind", "*text"), rows)
+    call.output.table(("#session", ">position", "in", "*text"), rows)
     if not found:
         elsewhere = "" if "all" in call else "; add `--all` to search all projects"
         call.output.note(f"no matches{elsewhere}")
     return 0
+
+
+def _worth_showing(found: Sequence[Found]) -> list[Found]:
+    """The hits, session by session; a name or title that only repeats what was said in the session is left out."""
+    said = {hit.session.session for hit in found if hit.event.kind not in NAMING}
+    order = [*dict.fromkeys(hit.session.session for hit in found)]
+    kept = [hit for hit in found if hit.event.kind not in NAMING or hit.session.session not in said]
+    return sorted(kept, key=lambda hit: order.index(hit.session.session))
+
+
+def _said(call: Call, hit: Found, words: Sequence[str]) -> str:
+    """What was found: for people a fact as the log shows it, if that has the words; else the text around them."""
+    fact = describe(hit.event) if call.output.terminal and PLACES.get(hit.event.kind) != "conversation" else ""
+    return fact if fact and any(word in fact.lower() for word in words) else hit.snippet
+
+
+def _where(call: Call, hit: Found) -> str:
+    """What was found: its kind for programs, a word for people."""
+    kind = hit.event.kind
+    return PLACES.get(kind, kind.partition(".")[0].replace("_", " ")) if call.output.terminal else kind

@@ -12,7 +12,6 @@ from onrecord.session.standing import standing_of
 from onrecord.surfaces.cli.shared.attention import (
     SHAPES,
     Presence,
-    clock,
     need_data,
     presence,
     sentence,
@@ -20,11 +19,16 @@ from onrecord.surfaces.cli.shared.attention import (
     unknown_effects,
 )
 from onrecord.surfaces.cli.shared.call import whole_number
+from onrecord.surfaces.cli.shared.choosing import repeats
+from onrecord.surfaces.cli.shared.choosing import status_of as shown_status
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import survey_worktree
 from onrecord.surfaces.cli.shared.shapes import describe, event_data, item_line, lease_data, session_data
+from onrecord.surfaces.cli.work import state_file
 from onrecord.views.attempts import status_of
+from onrecord.views.code import SHORT_REVISION
 from onrecord.views.lanes import new_lane
+from onrecord.views.needs import LIMITS
 from onrecord.views.render import ago, visible
 from onrecord.views.transcript import shown as turn_data
 
@@ -47,6 +51,7 @@ def show(call: Call) -> int:
     """The note as the next agent reads it, and the state of everything else."""
     session = call.session()
     survey_worktree(call, session)
+    state_file.show_lost(call, session)
     views = session.views
     here = presence(session, call.now())
     tail = provisional_tail(session)
@@ -137,31 +142,38 @@ def _views_data(views: Whole, now: int) -> dict[str, Any]:
 def _heading(call: Call, session: Session) -> list[Line]:
     head, now = session.head, call.now()
     present = standing_of(session)
-    status = "working" if present.working else head.status
+    status = shown_status(present)
     state = f"{status}{', on hold' if head.held else ''}"
     lines: list[Line] = [["session", head.name], ["status", state]]
     if call.output.terminal:
         lines = [[Cell(f"{SHAPES[status]} {head.name}", "strong"), Cell(state, "")]]
     lines += [
         ["id", head.session],
-        ["project", head.project],
+        ["project", _project(head.project) if call.output.terminal else head.project],
         [
             "position",
             f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}{_by(session)}",
         ],
     ]
-    if head.title:
+    prompt = present.entry.listing["prompt"]
+    if head.title and not (call.output.terminal and repeats(prompt, head.title)):
         lines.append(["title", head.title])
     if head.parent:
         lines.append(["forked", f"from {head.parent} at position {head.forked_at}"])
-    if present.entry.listing["prompt"]:
-        lines.append(["last prompt", Cell(present.entry.listing["prompt"], "quiet")])
+    if prompt:
+        lines.append(["last prompt", Cell(prompt, "quiet")])
     for need in present.needs:
         said = spoken(need, now) if call.output.terminal else sentence(need)
         lines.append([Cell("needs you", "attention"), Cell(said, "attention")])
         if need.command != f"onrecord show {head.name}":
             lines.append(["", need.command])
     return lines
+
+
+def _project(name: str) -> str:
+    """A project's name for a person: of one that is known by its first commit, as much as git shows."""
+    first = "first-commit/"
+    return name[: len(first) + SHORT_REVISION] if name.startswith(first) else name
 
 
 def _agents(call: Call, views: Whole) -> list[Line]:
@@ -196,9 +208,10 @@ def _interruptions(call: Call, views: Whole) -> list[Line]:
     lines: list[Line] = []
     for stop in reversed(views.lifecycle.interruptions[-INTERRUPTIONS_SHOWN:]):
         told = stop.get("resets_at")
-        until = f" until {clock(int(told * 1e6), call.now())}" if told else ""
+        until = f" until {call.when(int(told * 1e6))}" if told else ""
         said = f": {stop['message'].splitlines()[-1]}" if stop.get("message") else ""
-        lines.append(["interrupted", f"{ago(stop['at'], call.now())}, {stop['by']}: {stop.get('cause')}{until}{said}"])
+        cause = LIMITS.get(str(stop.get("cause")), stop.get("cause"))
+        lines.append(["interrupted", f"{ago(stop['at'], call.now())}, {stop['by']}: {cause}{until}{said}"])
     return lines
 
 
@@ -210,8 +223,8 @@ def _by(session: Session) -> str:
 def _lanes(views: Whole, here: Presence) -> list[Line]:
     lines: list[Line] = []
     for agent, lane in views.lanes.lanes.items():
-        if not lane["turns"] and not any(lease.lane == agent for lease in (*here.working, *here.dead)):
-            continue
+        if not lane["turns"] and not any(lease.lane == agent for lease in here.dead):
+            continue  # a coding agent, whose turns are in its conversation; the roster shows its process
         said = f"{counted(lane['committed'], 'turn')} committed"
         if lane["open"]:
             said += f", turn {lane['open']['turn']} open since position {lane['open']['position']}"
@@ -233,11 +246,12 @@ def _budget(call: Call, views: Whole) -> list[Line]:
     lines: list[Line] = [["budget", ", ".join(parts)]] if parts else []
     if spend.total["calls"]:
         total = _summed(pricing.priced_by_model(spend))
-        cost = f"cost {total['cost']:.6f}" if total["unknown_cost_calls"] < total["calls"] else "cost unknown"
+        cost = f"${total['cost']:,.4f}" if total["unknown_cost_calls"] < total["calls"] else "cost unknown"
         if 0 < total["unknown_cost_calls"] < total["calls"]:
             cost += f" and {counted(total['unknown_cost_calls'], 'call')} of unknown cost"
         if total["estimated_cost"]:
-            cost += f" ({total['estimated_cost']:.6f} of it estimated)"
+            all_of_it = total["estimated_cost"] >= total["cost"]
+            cost += " (estimated)" if all_of_it else f" (${total['estimated_cost']:,.4f} of it estimated)"
         tokens = f"{total['input_tokens']:,} tokens in, {total['output_tokens']:,} out"
         lines.append(["usage", f"{counted(total['calls'], 'call')}, {tokens}, {cost}"])
     return lines

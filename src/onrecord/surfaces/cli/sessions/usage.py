@@ -53,13 +53,14 @@ def usage(call: Call) -> int:
     since = _since(call)
     if "csv" in call and call.output.json:
         raise UsageError("--csv and --json exclude each other", hint="leave one of them out")
+    missed = False
     try:
         rows = _rows(_used(call, by, since), by)
         if not rows:
             refuse_mistyped(call, call.records())
     except NotInitialised as missing:
         call.output.note(f"{missing.message}; {hint_of(missing, call.verb)}")
-        rows = []
+        missed, rows = True, []
     total = _sum(rows)
     if call.output.json:
         about = {"by": by, "since": (_date(since).isoformat() if since else None), "currency": "USD"}
@@ -70,7 +71,8 @@ def usage(call: Call) -> int:
         _print_table(call, by, rows, total)
     else:
         call.output.table((), [_plain(row) for row in [*rows, {"key": "total", **total}]] if rows else [])
-    _notes(call, rows, total)
+    if not missed:
+        _notes(call, rows, total)
     return 0
 
 
@@ -215,7 +217,9 @@ def _notes(call: Call, rows: list[Row], total: Row) -> None:
     elif total["unknown_cost_calls"]:
         unknown = f"the cost of {counted(total['unknown_cost_calls'], 'call')} is not known"
         if not pricing.is_installed():
-            call.output.note(f"{unknown}; `pip install '{pricing.EXTRA}'` adds a price list")
+            from onrecord.setup.commands import installing_with
+
+            call.output.note(f"{unknown}; `{installing_with(pricing.EXTRA)}` adds a price list")
         else:
             call.output.note(f"{unknown}: the price list does not have the model")
     if total["estimated_cost"] and call.output.terminal:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onrecord.log.head import LIVE, refuse_ended
-from onrecord.surfaces.cli.sessions.choosing import chosen_head
 from onrecord.surfaces.cli.shared import terminals
 from onrecord.surfaces.cli.shared.chooser import can_choose
+from onrecord.surfaces.cli.shared.choosing import chosen_head
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.shapes import session_data
 
@@ -37,8 +37,8 @@ def use(call: Call) -> int:
     refuse_ended(head)
     terminals.remember(records, head)
     if head.project not in (records.project, *records.also):
-        call.output.note(f"it counts in the project {head.project}")
-    sentence = f"commands in this terminal now mean {head.name}; `onrecord use --clear` ends that"
+        call.output.note(f"it belongs to the project {head.project}")
+    sentence = f"commands in this terminal now mean {head.name}; `onrecord use --clear` undoes this"
     return call.output.done("use", session_data(head) | {"state": "chosen"}, sentence)
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onrecord.errors import InvalidInput
 from onrecord.surfaces.cli.shared.exits import OK
+from onrecord.surfaces.cli.shared.tokens import read_token
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.web.settings import Settings
 
@@ -19,19 +23,28 @@ if TYPE_CHECKING:
 def web(call: Call) -> int:
     """Serve until it is stopped."""
     try:
+        from onrecord.machine.http_server import listen
         from onrecord.web.app import Site
-        from onrecord.web.serving import listen, serve
+        from onrecord.web.serving import serve
+        from onrecord.web.tenants import Tenants
     except ImportError as missing:
+        from onrecord.setup.commands import installing_with
+
         raise InvalidInput(
-            f"the page needs the package {missing.name}, which is not installed", hint='pip install "onrecord[web]"'
+            f"the page needs the package {missing.name}, which is not installed", hint=f"`{installing_with('web')}`"
         ) from None
     settings = _settings(call).checked()
-    records = call.records(make=False)
-    where = records.find(call.positional["NAME"]).session if call.positional.get("NAME") else ""
+    name = call.positional.get("NAME")
+    if settings.tenant_header:
+        connect = _tenants(call, name)
+        where = ""
+    else:
+        records = call.records(make=False)
+        where = f"s/{records.find(name).session}" if name else ""
     with listen(settings.host, settings.port) as listener:
         settings = settings._replace(port=listener.getsockname()[1])
-        site = Site(records, settings)
-        serve(site, listener, lambda: _announce(call, settings, f"/s/{where}" if where else "/"))
+        site = Tenants(connect, settings) if settings.tenant_header else Site(records, settings)
+        serve(site, listener, lambda: _announce(call, settings, f"/{where}"))
     call.output.note("stopped")
     return OK
 
@@ -39,7 +52,8 @@ def web(call: Call) -> int:
 def _settings(call: Call) -> Settings:
     from onrecord.web.settings import DEFAULT_PORT, TOKEN_BYTES, Settings
 
-    chosen = _token(call)
+    place = call.get("token-file")
+    chosen = None if place is None else read_token(place)
     port = call.number("port")
     return Settings(
         token=chosen or secrets.token_urlsafe(TOKEN_BYTES),
@@ -50,25 +64,21 @@ def _settings(call: Call) -> Settings:
         allow_writes="allow-writes" in call,
         person=call.person(),
         chosen_token=chosen is not None,
+        tenant_header=call.get("tenant-header") or "",
     )
 
 
-def _token(call: Call) -> str | None:
-    """The token that a person chose. It is never on the command line, where every process could read it."""
-    place = call.get("token-file")
-    if place is None:
-        return None
-    path = Path(place).expanduser()
-    try:
-        others = path.stat().st_mode & 0o077
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InvalidInput(f"the token file cannot be read: {problem}") from None
-    if others:
-        raise InvalidInput(f"others can read {place}", hint=f"chmod 600 {place}")
-    if not token:
-        raise InvalidInput(f"{place} is empty", hint="write one line into it: the token")
-    return token
+def _tenants(call: Call, name: str | None) -> Callable[[str], SessionStore]:
+    """How the store of a tenant is opened; an error now rather than for the first viewer."""
+    from onrecord.connection import connect_tenant, store_url
+    from onrecord.environment import TENANT_VARIABLE
+    from onrecord.web.tenants import refuse_fixed_tenant
+
+    if name:
+        raise InvalidInput(f"{name!r:.80} would be the session of one tenant", hint="open its page behind the proxy")
+    url = store_url(call.get("store"))
+    refuse_fixed_tenant(url, os.environ.get(TENANT_VARIABLE))
+    return partial(connect_tenant, url=url, project=call.get("project"))
 
 
 def _announce(call: Call, settings: Settings, path: str) -> None:
@@ -83,13 +93,15 @@ def _announce(call: Call, settings: Settings, path: str) -> None:
         return
     acts = f"what you do there is recorded as {settings.person}" if settings.allow_writes else "it only reads"
     lines = [f"onrecord is on {url}", f"  {acts}; Ctrl-C stops it"]
-    if settings.chosen_token:
+    if settings.tenant_header:
+        lines.append(f"  only your proxy may use it: it sends the token, and the tenant as {settings.tenant_header}")
+    elif settings.chosen_token:
         lines.append("  add ?token=... with the token of your file, once; the browser keeps it as a cookie")
     if not settings.is_local:
         lines.append(f"  {settings.host} is reachable from other machines, without encryption: use TLS in front of it")
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
-    if settings.is_local and "no-browser" not in call and _has_browser():
+    if settings.is_local and not settings.tenant_header and "no-browser" not in call and _has_browser():
         import webbrowser
 
         webbrowser.open(url)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
+from onrecord.machine.wall_clock import local_time
 from onrecord.views.render import iso
 
 if TYPE_CHECKING:
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from onrecord.views.values import Effect
 
 SHAPES = {
-    "working": "●", "waiting": "●", "open": "○", "active": "○", "resumed": "○", "paused": "◌", "closed": "✓",
-    "archived": "▪", "erased": "×",
+    "working": "●", "waiting": "●", "limited": "●", "open": "○", "active": "○", "resumed": "○", "paused": "◌",
+    "closed": "✓", "archived": "▪", "erased": "×",
 }  # fmt: skip
 """The shape of each status: `●` has a process at work, `○` is idle, `◌` is paused, the others have ended."""
-_DAY = 86_400
 
 
 class Presence(NamedTuple):
@@ -52,15 +51,7 @@ def sentence(need: Need) -> str:
 
 def spoken(need: Need, now: int) -> str:
     """A need for a person, with its end as the clock on the wall shows it."""
-    return need.why + (f", until {clock(need.until, now)}" if need.until and need.until > now else "")
-
-
-def clock(moment: int, now: int) -> str:
-    """A moment in local time, as short as it is clear: `14:05`, `Tue 14:05`, `2026-05-18 14:05`."""
-    then = time.localtime(moment / 1e6)
-    if time.localtime(now / 1e6)[:3] == then[:3]:
-        return time.strftime("%H:%M", then)
-    return time.strftime("%a %H:%M" if 0 <= (moment - now) / 1e6 < 6 * _DAY else "%Y-%m-%d %H:%M", then)
+    return need.why + (f", until {local_time(need.until, now)}" if need.until and need.until > now else "")
 
 
 def need_data(need: Need) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from onrecord.surfaces.cli.shared.output import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
@@ -43,6 +45,8 @@ class Call:
         self.positional = _placed(verb, self.words)
         self.output = Output(json="json" in self, quiet="quiet" in self)
         self._records: SessionStore | None = None
+        self.ask: Callable[[SessionStore], Head] | None = None
+        """Lets the person choose one of several sessions; None without a terminal."""
 
     def __contains__(self, option: str) -> bool:
         return any(name == option for name, _value in self.given)
@@ -81,7 +85,7 @@ class Call:
             if not make:
                 file = store_file(url)
                 if file is not None and not os.access(file, os.F_OK):
-                    raise NotInitialised(f"there is no store yet ({file})")
+                    raise NotInitialised(f"nothing is on record yet: there is no store at {from_home(file)}")
             if project:
                 from onrecord.work.project import spelled_out
 
@@ -109,6 +113,16 @@ class Call:
     def now(self) -> int:
         """The present moment in microseconds."""
         return int(self.records().clock() * 1e6)
+
+    def when(self, moment: int) -> str:
+        """A moment as it is shown: local time on a terminal, UTC for programs."""
+        if not self.output.terminal:
+            from onrecord.views.render import iso
+
+            return iso(moment)
+        from onrecord.machine.wall_clock import local_time
+
+        return local_time(moment, self.now())
 
     # The session
 
@@ -159,12 +173,14 @@ class Call:
         return Session(records.store, head.session, agent=self.agent(agent), clock=records.clock)
 
     def _only_live(self, records: SessionStore) -> Head:
+        from onrecord.agents.sessions import at_work
         from onrecord.errors import AmbiguousName, SessionNotFound
-        from onrecord.log.head import LIVE
 
-        live = records.sessions(status=LIVE, limit=CHOICES_SHOWN + 1)
+        live = at_work(records, CHOICES_SHOWN + 1)
         if len(live) == 1:
             return live[0]
+        if live and self.ask is not None:
+            return self.ask(records)
         if not live:
             ended = ", ".join(head.name for head in records.sessions(limit=CHOICES_SHOWN))
             raise SessionNotFound(
@@ -173,9 +189,11 @@ class Call:
             )
         names = ", ".join(f"{head.name} ({head.status})" for head in live[:CHOICES_SHOWN])
         more = " and more" if len(live) > CHOICES_SHOWN else ""
+        first = live[0].name
+        named = f"onrecord {self.verb.name} {first}" if self.verb.takes == ("[NAME]",) else f"--session {first}"
         raise AmbiguousName(
             f"this project has {len(live) if not more else 'several'} live sessions: {names}{more}",
-            hint=f"choose one for this terminal: `onrecord use {live[0].name}`, or name it: `--session {live[0].name}`",
+            hint=f"name one: `{named}`; or choose it for this terminal: `onrecord use {first}`",
         )
 
     # The person
@@ -216,6 +234,12 @@ def any_number(text: str, what: str) -> float:
     if not 0 <= value < float("inf"):
         raise UsageError(f"{what} must be a number from 0 up, not {text!r}")
     return int(value) if value.is_integer() else value
+
+
+def from_home(text: str | os.PathLike[str]) -> str:
+    """A path, or a text with paths, as people read it: with a tilde for their own directory."""
+    home = os.path.expanduser("~")  # noqa: PTH111  # every command loads this module
+    return str(text).replace(f"{home}{os.sep}", "~/") if len(home) > 1 else str(text)
 
 
 def pairs(values: list[str], what: str) -> list[tuple[str, str]]:
@@ -290,12 +314,11 @@ def _placed(verb: Verb, words: list[str]) -> dict[str, str]:
     needed = sum(not name.startswith("[") for name in takes)
     if len(words) > len(takes):
         extra = words[len(takes)] if takes else words[0]
-        raise UsageError(
-            f"unexpected argument {extra!r}",
-            hint="put quotes around text with spaces" if takes else None,
-        )
+        # After a word that is chosen from a list no text was meant, but an option.
+        hint = f"for example: `{verb.example}`" if "|" in verb.usage else "put quotes around text with spaces"
+        raise UsageError(f"unexpected argument {extra!r}", hint=hint if takes else None)
     if len(words) < needed:
-        raise _missing(verb, [name for name in takes if not name.startswith("[")][len(words)])
+        raise _missing(verb, [name for name in verb.usage.split() if not name.startswith("[")][len(words)])
     placed: dict[str, str] = {}
     spare = len(words) - needed
     rest = iter(words)
@@ -310,8 +333,11 @@ def _placed(verb: Verb, words: list[str]) -> dict[str, str]:
 
 def _missing(verb: Verb, usage: str) -> UsageError:
     """The error for the first word that the usage requires: an action, or an argument by its name."""
+    if verb.actions:
+        names = ", ".join(action.name for action in verb.actions)
+        return UsageError(
+            f"the action is missing; `onrecord {verb.name}` has {names}",
+            hint=f"`onrecord {verb.name} --help` explains them; for example: `{verb.example}`",
+        )
     name = next(word for word in usage.replace("-- ", "").split() if not word.startswith("[")).removesuffix("...")
-    return UsageError(
-        f"{'the action' if '|' in name else name} is missing: onrecord {verb.name} {verb.usage}",
-        hint=f"for example: `{verb.example}`",
-    )
+    return UsageError(f"{name} is missing: onrecord {verb.name} {verb.usage}", hint=f"for example: `{verb.example}`")

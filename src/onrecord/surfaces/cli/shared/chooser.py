@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from onrecord.surfaces.cli.shared.call import Call
 
-HELP = "Enter: {verb}  ↑↓ or number: choose  q: leave"
+HELP = "Enter: {verb}  ↑↓, number: choose  q: leave"
 _UP = (b"\x1b[A", b"\x1bOA", b"k")
 _DOWN = (b"\x1b[B", b"\x1bOB", b"j", b"\t")
 _TAKE = (b"\r", b"\n")

@@ -6,10 +6,10 @@ import os
 import sys
 
 from onrecord.environment import DEBUG_VARIABLE
-from onrecord.errors import OnrecordError
+from onrecord.errors import OnrecordError, SessionNotFound
 from onrecord.surfaces.cli.shared.exits import BUG, FAILED, UsageError, exit_code_of
 from onrecord.surfaces.cli.shared.hints import hint_of
-from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, dump, shown
+from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, dump, labelled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def report(problem: Exception, words: list[str]) -> int:
     if isinstance(problem, OnrecordError):
         code, message, retryable = problem.code, problem.message, problem.retryable
         status = exit_code_of(code)
-        hint = hint_of(problem, _verb(words))
+        hint = _meant(problem, words) or hint_of(problem, _verb(words))
     elif isinstance(problem, OSError) and problem.strerror:
         where = f": {problem.filename}" if problem.filename else ""
         code, message, hint, retryable = "system", f"{problem.strerror}{where}", "", False
@@ -43,8 +43,20 @@ def report(problem: Exception, words: list[str]) -> int:
         error = {"kind": code, "message": message, "hint": hint, "retryable": retryable}
         sys.stderr.write(dump({"schema_version": SCHEMA_VERSION, "kind": "error", "error": error}) + "\n")
     else:
-        sys.stderr.write(f"error: {shown(message)}\n" + (f"hint: {shown(hint)}\n" if hint else ""))
+        sys.stderr.write(labelled("error", message) + (labelled("hint", hint) if hint else ""))
     return status
+
+
+def _meant(problem: OnrecordError, words: list[str]) -> str:
+    """The same command with the nearest name, for the name of a session that does not exist."""
+    typed, near = problem.details.get("name"), problem.details.get("near")
+    if problem.code != SessionNotFound.code or not isinstance(near, list) or typed not in words:
+        return ""  # a name that is not on the command line was set in the environment
+    from shlex import join
+
+    place = len(words) - 1 - words[::-1].index(typed)
+    others = f" (or {', '.join(near[1:])})" if near[1:] else ""
+    return f"did you mean `onrecord {join([*words[:place], near[0], *words[place + 1 :]])}`?{others}"
 
 
 def _verb(words: list[str]) -> Verb | None:

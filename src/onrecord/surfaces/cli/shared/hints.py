@@ -17,6 +17,7 @@ BY_STEP = {
     "allow_fix": "add `--yes` to allow this change",
     "allow_fresh": "`--policy allow` starts a new conversation from the note",
     "append_section": "add `--append`",
+    "await_attempt": "wait until it ends, or press Ctrl-C where it runs; `onrecord attempt list` shows its outcome",
     "capture_evidence": "capture a command with `onrecord evidence run -- pytest`, then pass its id with `--evidence`",
     "check_store": "`onrecord doctor` checks the store",
     "check_target": "copy it again; the copy continues where it stopped",
@@ -31,25 +32,35 @@ BY_STEP = {
     "fail_attempt": 'record it as failed: `onrecord attempt fail {number} --error "..."`',
     "feature_evidence": "capture a command with `onrecord run -- pytest`, then pass its id with `--evidence`",
     "finish_phase": "finish it first: `onrecord phase finish {phase}` (with `--retroactive` if it was never entered)",
-    "first_session": "`onrecord open my-task` starts a session and creates the store; `onrecord demo` shows how",
+    "first_session": "`onrecord setup` records your coding agents; `onrecord open my-task` opens a session without one",
     "force_remove": "`--force` removes it",
     "force_setup": "`--force` replaces it",
+    "foreign_file": "set ONRECORD_STORE to another path; or, if it was a store: `onrecord backup --restore FILE`",
     "form_team": "`onrecord team up team.toml` forms one",
     "fresh_state_file": "`onrecord state-file sync --fresh` renames it to STATE.1.md and starts a new one",
     "give_evidence": "add `--evidence ID`; `onrecord evidence list` lists the ids",
+    "grant_writer": "the owner of the store can run `onrecord store grant {login} --tenant {tenant}`",
     "hand_off": "`onrecord handoff --to claude` starts another agent from the note",
     "import_as": "import it with `--as {name}-2`",
     "install_tmux_library": '`pip install "onrecord[team]"`, or add `--headless`',
     "leave_out_fix": "leave `--fix` out",
     "list_attempts": "`onrecord attempt list` lists the attempts",
     "list_conversations": "`onrecord import {vendor}` lists them",
-    "list_evidence": "`onrecord evidence list` lists the evidence",
+    "list_evidence": "`onrecord evidence list` lists the evidence; "
+    "`onrecord evidence run -- pytest` captures a command, `onrecord evidence file README.md` part of a file",
     "list_features": "`onrecord feature list` lists the features",
     "list_findings": "`onrecord finding list` lists the findings",
+    "listen": "another program may use it; `--port 0` picks a free one",
+    "lost_key": "restore it from a copy; `onrecord store new-key` makes another, which opens only what is new",
     "migrate_store": "`onrecord store migrate` upgrades it",
     "mirror_it": "`onrecord mirror {name}` copies it",
     "name_conversation": "add `--id ID` (the vendor shows the id), or install the hook with `onrecord setup`",
+    "name_key": "`onrecord store new-key` makes one and says where to name it; or set ONRECORD_KEY",
+    "name_session_key": '`onrecord store new-key` makes one; write file = "PATH" under [session_keys] in the settings, '
+    "or set ONRECORD_KEY",
     "need_token": "add `--token-file FILE`",
+    "name_store": "name the file or the URL of a store; `onrecord doctor` shows where yours is",
+    "new_key": "`onrecord store new-key` makes one",
     "note_out": "write another file with `--out FILE`",
     "print_setup": "`onrecord setup --print` shows what to add by hand",
     "raise_budget": "`onrecord open {name} --budget {limit}={amount}` raises it; it replaces the whole budget, "
@@ -69,11 +80,10 @@ BY_STEP = {
     "start_agent": "start one: `onrecord start claude`",
     "strict_run": "change the code, say what you fixed with `--fix TEXT`, or run it without `--strict`",
     "team_status": "see `onrecord team status {name}`; it carries out `onrecord team` restart, scale and stop",
-    "update_import": "add `--update` to add only what is new",
+    "update_import": "`--update` adds what is new; `onrecord fork {name} {name}-2` starts a second session from it",
     "verify_cause": "`onrecord finding relabel {finding} verified --evidence ID`, then "
     "`onrecord reached root-cause --finding {finding}`",
     "wait_for_lease": "wait until that process ends, or until its lease expires at {expires}",
-    "web_port": "another program may use it; `--port 0` picks a free one",
     "web_token_file": "choose the token yourself, in a file that only you can read: add `--token-file FILE`",
     "write_section": "`onrecord section {section} --text TEXT`; the work log does not replace it",
 }
@@ -97,6 +107,8 @@ BY_CODE = {
     "damaged_log": "`onrecord verify --all` reports position and cause; "
     "`onrecord backup --restore FILE` restores a backup",
     "not_initialised": "`onrecord store init` creates it, as a role that may create roles",
+    "tenant_refused": "name a tenant of this login in the URL; or the owner of the store runs "
+    "`onrecord store grant {login} --tenant {tenant}`",
     "store_busy": "try again; `onrecord doctor` shows what uses the store",
     "store_corrupt": "`onrecord doctor` checks the store; `onrecord backup --restore FILE` restores a backup",
     "bad_reply": "check `--dialect`, and that the engine returns token ids and logprobs",
@@ -105,6 +117,7 @@ BY_CODE = {
 """The advice for every error of one code that has no step of its own."""
 
 _TAKEOVER = "; `--takeover` takes the lease now"
+_BESIDE = "; `--agent second` starts another agent in the same session"
 
 
 def hint_of(problem: OnrecordError, verb: Verb | None) -> str:
@@ -115,6 +128,8 @@ def hint_of(problem: OnrecordError, verb: Verb | None) -> str:
         found = problem.hint
     if problem.step == "wait_for_lease" and verb and any(option.flag == "--takeover" for option in verb.options):
         found += _TAKEOVER
+    if problem.step == "wait_for_lease" and verb and verb.name == "start":
+        found += _BESIDE
     return found or f"see `{f'onrecord help {verb.name}' if verb else 'onrecord help'}`"
 
 

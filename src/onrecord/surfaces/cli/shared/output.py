@@ -73,7 +73,7 @@ class Output:
         """Something worth knowing besides the answer; on stderr."""
         if not self.quiet and not self.json:
             sys.stdout.flush()
-            sys.stderr.write(f"note: {shown(text)}\n")
+            sys.stderr.write(labelled("note", text))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> None:
         """Rows under headings on a terminal; tab-separated without headings anywhere else.
@@ -98,6 +98,16 @@ def shown(text: str) -> str:
     from onrecord.views.render import visible
 
     return visible(text)
+
+
+def labelled(label: str, text: str) -> str:
+    """A line for standard error: what it is, and the text; wrapped if that is a terminal."""
+    line = f"{label}: {shown(text)}"
+    if sys.stderr.isatty():
+        from onrecord.surfaces.cli.shared.wrapping import wrapped
+
+        line = wrapped(line, len(label) + 2)
+    return f"{line}\n"
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -71,31 +71,42 @@ def look_around(call: Call, session: Session) -> None:
         call.output.note(f"attempt {number} {said}; record it: `onrecord attempt succeed {number}` (or fail, abandon)")
 
 
-def act(call: Call, actions: Mapping[str, Callable[[Call, list[str]], int]]) -> int:
-    """Do what the first word says, with the words after it."""
+def act(call: Call, actions: Mapping[str, Callable[[Call, list[str]], int]], default: str = "") -> int:
+    """Do what the first word says, with the words after it. Without any word, do the default, which only reads."""
+    call.words = call.words or [default]
     action, *rest = call.words
     known = actions.get("list" if action == "ls" else action)
     if known is None:
-        from onrecord.surfaces.cli.catalogue import nearest
-
-        guess = nearest(action, list(actions))
-        raise UsageError(
-            f"unknown action {action!r}; `onrecord {call.verb.name}` has {', '.join(actions)}",
-            hint=f"did you mean `onrecord {call.verb.name} {guess}`?" if guess else None,
-        )
+        raise unknown_action(call, action)
     return known(call, rest)
+
+
+def unknown_action(call: Call, action: str) -> UsageError:
+    """The error for a word that is none of the verb's actions: it lists them, and names the nearest one."""
+    from onrecord.surfaces.cli.catalogue import nearest
+
+    names = [one.name for one in call.verb.actions]
+    guess = nearest(action, names)
+    return UsageError(
+        f"unknown action {action!r}; `onrecord {call.verb.name}` has {', '.join(names)}",
+        hint=f"did you mean `onrecord {call.verb.name} {guess}`?" if guess else None,
+    )
+
+
+def need_word(call: Call, action: str, name: str) -> UsageError:
+    """The error for an action without a word that it needs, with an example of that action."""
+    example = next((one.example for one in call.verb.actions if one.name == action), call.verb.example)
+    usage = next((f"{one.name} {one.usage}" for one in call.verb.actions if one.name == action), action)
+    return UsageError(
+        f"{name} is missing: onrecord {call.verb.name} {usage.rstrip()}", hint=f"for example: `{example}`"
+    )
 
 
 def need(call: Call, words: list[str], *names: str) -> list[str]:
     """Exactly as many words as there are names."""
     action = call.words[0]
     if len(words) < len(names):
-        fits = f"onrecord {call.verb.name} {action} " in call.verb.example
-        raise UsageError(
-            f"{names[len(words)]} is missing: onrecord {call.verb.name} {action} {' '.join(names)}",
-            # An example of another action would mislead.
-            hint=f"for example: `{call.verb.example}`" if fits else f"see `onrecord help {call.verb.name}`",
-        )
+        raise need_word(call, action, names[len(words)])
     if len(words) > len(names):
         extra = words[len(names)]
         raise UsageError(

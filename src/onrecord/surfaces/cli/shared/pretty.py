@@ -1,13 +1,14 @@
 """Tables and pages on a terminal. Loaded only when stdout is one. Data becomes Text, never markup.
 
 A table never cuts what identifies a row or says its status. When the window is narrow, the widest of the other columns
-shrink first; if that is not enough, a key that is too long gets a line of its own above the rest of its row.
+shrink first; if that is not enough, and keys are long, each key gets a line of its own above the rest of its row.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells, set_cell_size
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from onrecord.surfaces.cli.shared.output import CELL_LIMIT, KEY, MARKS, NUMBER, WHOLE, WRAPPED, Cell
+from onrecord.surfaces.cli.shared.wrapping import columns_of
 from onrecord.views.render import one_line, visible
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ _LEAST = 8
 """How narrow a column may become before a long key moves to its own line."""
 _LEAST_TEXT = 16
 """The same for a column that is marked as flexible or wrapped."""
+_ROOMY = 28
+"""The same where keys are long: a text with less room is better below its key than beside it."""
+_ENTRY = re.compile(r" *[-*] ")
 _LABELS = 20
 """Labels up to this width share one column of values."""
 STYLES = {"attention": "bold yellow", "bad": "bold red", "good": "green", "strong": "bold", "quiet": "dim", "": ""}
@@ -33,7 +38,10 @@ STYLES = {"attention": "bold yellow", "bad": "bold red", "good": "green", "stron
 def console() -> Console:
     """A console that guesses nothing from data: no markup, no emoji codes, no highlighting."""
     plain = bool(os.environ.get("NO_COLOR"))
-    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False, color_system=None if plain else "auto")
+    return Console(
+        markup=False, emoji=False, highlight=False, soft_wrap=False, color_system=None if plain else "auto",
+        width=columns_of(sys.stdout),
+    )  # fmt: skip
 
 
 def text(value: str | Cell, *, lines: bool = False) -> Text:
@@ -55,31 +63,64 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Cell]]) ->
     cells = [[row[place] for place in full] for row in cells]
     if not cells:
         return
-    widths = _widths(kinds, [[Text(title) for title in titles], *([cell for cell, _ in row] for row in cells)], screen)
-    if any(titles):
-        heading = zip(titles, widths, strict=True)
-        _print_line(screen, kinds, widths, [Text(cut(title, width), style="dim") for title, width in heading])
-    above = ""
+    rows_of_text = [[Text(title) for title in titles], *([cell for cell, _ in row] for row in cells)]
+    widths = _widths(kinds, rows_of_text, screen.width)
+    if widths is None:
+        _print_stacked(screen, kinds, titles, cells)
+        return
+    _print_heading(screen, kinds, widths, titles)
     for row in cells:
-        above = _print_row(screen, kinds, widths, row, above)
+        _print_row(screen, kinds, widths, row)
 
 
-def _widths(kinds: Sequence[str], rows: Sequence[Sequence[Text]], screen: Console) -> list[int]:
-    room = screen.width - _GAP * (len(kinds) - 1)
+def _widths(kinds: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[int] | None:
+    """How wide each column is; None if a key is so long that it needs a line above the rest of its row."""
+    room = width - _GAP * (len(kinds) - 1)
     natural = [min(max(row[place].cell_len for row in rows), room) for place in range(len(kinds))]
+    if KEY in kinds and natural[kinds.index(KEY)] > width // 3 and sum(_shrunk(kinds, natural, room, _ROOMY)) > room:
+        return None
     widths = _shrunk(kinds, natural, room)
-    if sum(widths) > room and KEY in kinds:
-        # Long keys get lines of their own; the column is as wide as the short ones.
-        place = kinds.index(KEY)
-        short = [row[place].cell_len for row in rows if row[place].cell_len <= screen.width // 3]
-        natural[place] = max([_LEAST, *short])
-        widths = _shrunk(kinds, natural, room)
     for place in reversed(range(len(kinds))):
         if sum(widths) > room and not kinds[place]:
             # A column of a few letters says nothing: the least important one is dropped, with its gap.
             natural[place], room = 0, room + _GAP
             widths = _shrunk(kinds, natural, room)
     return _shrunk(kinds, widths, room, 1) if sum(widths) > room else widths
+
+
+def _print_stacked(
+    screen: Console, kinds: Sequence[str], titles: Sequence[str], rows: Sequence[Sequence[tuple[Text, Sequence[str]]]]
+) -> None:
+    """Each key on a line of its own, with its status; the other cells of the row below it, in columns.
+
+    Where rows with the same key follow each other, only the first one shows it.
+    """
+    place = kinds.index(KEY)
+    below = place + 1 + (kinds[place + 1 : place + 2] == [WHOLE])
+    before = [max(row[one][0].cell_len for row in rows) for one in range(place)]
+    start = sum(before) + _GAP * len(before)
+    least = [[Text(title) for title in titles], *([cell for cell, _ in row] for row in rows)]
+    rest = _widths(kinds[below:], [row[below:] for row in least], screen.width - start) or []
+    if NUMBER in kinds[below:]:  # bare numbers need their headings; a text explains itself
+        _print_heading(screen, kinds[below:], rest, titles[below:], start)
+    above = ""
+    for row in rows:
+        texts = [cell for cell, _ in row]
+        if texts[place].plain != above:
+            above = texts[place].plain
+            pieces = [
+                Text(piece, style=texts[place].style) for piece in chop_cells(above, max(1, screen.width - start))
+            ]
+            status = texts[place + 1] if below > place + 1 else Text("")
+            if status and pieces[-1].cell_len + _GAP + status.cell_len <= screen.width - start:
+                pieces[-1] = Text.assemble(pieces[-1], " " * _GAP, status)
+            elif status:
+                pieces.append(status)
+            left = [*before, pieces[0].cell_len]
+            _print_line(screen, kinds, left, [*texts[:place], pieces[0]])
+            for piece in pieces[1:]:
+                _print_line(screen, [""], [piece.cell_len], [piece], start)
+        _print_row(screen, kinds[below:], rest, row[below:], start)
 
 
 def _shrunk(kinds: Sequence[str], natural: Sequence[int], room: int, bottom: int = _LEAST_TEXT) -> list[int]:
@@ -101,42 +142,37 @@ def _shrunk(kinds: Sequence[str], natural: Sequence[int], room: int, bottom: int
     return widths
 
 
-def _print_row(
-    screen: Console, kinds: Sequence[str], widths: Sequence[int], row: Sequence[tuple[Text, Sequence[str]]], above: str
-) -> str:
-    """One row, on as many lines as its wrapped cells need; a key that is too long comes first, with its status.
+def _print_heading(
+    screen: Console, kinds: Sequence[str], widths: Sequence[int], titles: Sequence[str], start: int = 0
+) -> None:
+    if any(titles):
+        heading = zip(titles, widths, strict=True)
+        _print_line(screen, kinds, widths, [Text(cut(title, width), style="dim") for title, width in heading], start)
 
-    The key is returned: where rows with the same long key follow each other, only the first one shows it.
-    """
+
+def _print_row(
+    screen: Console,
+    kinds: Sequence[str],
+    widths: Sequence[int],
+    row: Sequence[tuple[Text, Sequence[str]]],
+    start: int = 0,
+) -> None:
+    """One row, on as many lines as its wrapped cells need."""
     parts: list[list[Text]] = []
-    key, beside = "", -1
-    for place, (cell, around) in enumerate(row):
-        kind, width = kinds[place], widths[place]
-        if place == beside:
-            parts.append([Text("")])
-        elif kind == KEY and cell.cell_len > width:
-            key = cell.plain
-            before = [part[0] for part in parts]
-            room = screen.width - sum(width + _GAP for width in widths[:place] if width)
-            pieces = [Text(piece, style=cell.style) for piece in chop_cells(key, max(1, room)) if key != above]
-            status = row[place + 1][0] if kinds[place + 1 : place + 2] == [WHOLE] else Text("")
-            if pieces and status and pieces[-1].cell_len + _GAP + status.cell_len <= room:
-                pieces[-1], beside = Text.assemble(pieces[-1], " " * _GAP, status), place + 1
-            for piece in pieces:
-                _print_line(screen, kinds, widths, [*before, piece])
-                before = [Text("") for _ in before]
-            parts = [[Text("")] for _ in (*parts, cell)]
-        elif kind == WRAPPED and cell.cell_len > width:
+    for (cell, around), kind, width in zip(row, kinds, widths, strict=True):
+        if kind == WRAPPED and cell.cell_len > width:
             parts.append(list(cell.wrap(screen, width, overflow="fold")))
         else:
             parts.append([Text(cut(cell.plain, width, around), style=cell.style)])
     for number in range(max(len(part) for part in parts)):
-        _print_line(screen, kinds, widths, [part[number] if number < len(part) else Text("") for part in parts])
-    return key
+        _print_line(screen, kinds, widths, [part[number] if number < len(part) else Text("") for part in parts], start)
 
 
-def _print_line(screen: Console, kinds: Sequence[str], widths: Sequence[int], cells: Sequence[Text]) -> None:
-    line = Text()
+def _print_line(
+    screen: Console, kinds: Sequence[str], widths: Sequence[int], cells: Sequence[Text], start: int = 0
+) -> None:
+    """Cells in their columns, from column `start` on; a column of no width is left out."""
+    line = Text(" " * start)
     for place, cell in enumerate(cells):
         if not widths[place]:
             continue
@@ -164,10 +200,15 @@ def cut(content: str, width: int, around: Sequence[str] = ()) -> str:
 
 
 def print_page(page: str) -> None:
-    """A text from the record, wrapped between words at the window's edge."""
+    """A text from the record, wrapped between words at the window's edge; list entries continue under their text."""
     screen = console()
     for line in page.splitlines():
-        screen.print(Text(visible(line)))
+        mark = _ENTRY.match(line)
+        start = len(mark.group()) if mark else 0
+        pieces = Text(visible(line[start:])).wrap(screen, max(_LEAST, screen.width - start))
+        for number, piece in enumerate([*pieces] or [Text("")]):
+            piece.rstrip()
+            screen.print(Text(line[:start] if number == 0 else " " * start).append_text(piece))
 
 
 def print_block(cells: Sequence[Cell], label: str = "", start: int = 0, lines: int = 0) -> None:

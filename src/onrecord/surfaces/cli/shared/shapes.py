@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _LONG_ENOUGH = 2_000
 """A summary is cut to the window anyway; reading more text than this would be wasted."""
 
+NEEDS_YOU = "needs-you"
+"""How a line for scripts marks a session that needs a person."""
+
 
 def session_data(head: Head) -> dict[str, Any]:
     """The status of a session."""
@@ -181,8 +184,9 @@ def _evidence(data: dict[str, Any]) -> str:
 
 def _kept(data: dict[str, Any]) -> str:
     """A part of a mirrored conversation is only named and counted, because it is too long."""
-    if "lines" in data and "vendor_id" in data:
-        told = f"{counted(len(data['lines']), 'record')} of {data.get('vendor')} {data['vendor_id']}"
+    if isinstance(data.get("lines"), list):
+        told = counted(len(data["lines"]), "record")
+        told += f" of {data.get('vendor')} {data['vendor_id']}" if "vendor_id" in data else ""
         said = next((item_line(item) for row in rows_of(data) for item in row.items), "")
         return f"{told}: {said}" if said else told
     return f"prompt: {data['prompt']}" if "prompt" in data else _generic(data)

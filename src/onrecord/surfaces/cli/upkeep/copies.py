@@ -42,7 +42,7 @@ def copy(call: Call) -> int:
         raise UsageError("--as needs exactly one session", hint="choose it with `--session NAME`")
     file = store_file(source_url)
     if file is not None and not os.access(file, os.F_OK):
-        raise NotInitialised(f"there is no store to copy from ({file})")
+        raise NotInitialised(f"there is no store to copy from: {file} does not exist", step="name_store")
     project = spelled_out(call.get("project") or "") or None
     with connect(source_url, project=project) as source, connect(target_url, project=project) as target:
         heads = [source.find(name) for name in chosen] if chosen else list(all_heads(source))

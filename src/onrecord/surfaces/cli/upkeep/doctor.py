@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import __version__, machine
-from onrecord.connection import config_path, settings, shown_url, store_file, store_url
+from onrecord.connection import config_path, is_store, settings, shown_url, store_file, store_url
+from onrecord.environment import KEY_VARIABLE
 from onrecord.errors import OnrecordError
 from onrecord.log.head import LIVE
+from onrecord.machine.keys import is_configured
 from onrecord.session.handle import Session
+from onrecord.shell.splitting import quote
 from onrecord.surfaces.cli.help import ENVIRONMENT
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
 from onrecord.surfaces.cli.shared.hints import hint_of
@@ -51,10 +54,10 @@ def doctor(call: Call) -> int:
         checks.append(Check("store", "wrong", problem.message, hint_of(problem, None)))
         return _answer(call, checks, facts)
     if file is not None and not file.exists():
-        checks.append(Check("file", "info", f"{file} does not exist yet", "`onrecord open my-task` creates it"))
-        return _answer(call, [*checks, *_agents(None)], facts)
+        return _answer(call, [*checks, _missing(file), *_agents(None)], facts)
     if file is not None:
-        checks += [*_permissions(file, fix=fix), _disk(file)]
+        ours = is_store(str(file))
+        checks += [*(_permissions(file, fix=fix) if ours else ()), _disk(file)]
     try:
         records = call.records()
         facts = _describe(records.store)
@@ -90,11 +93,28 @@ def _settings() -> list[Check]:
     except OnrecordError as problem:
         checks.append(Check("settings", "wrong", problem.message, hint_of(problem, None)))
     try:
-        in_force = [f"{name}={shown_url(os.environ[name])}" for name in ENVIRONMENT if os.environ.get(name)]
+        in_force = [f"{name}={_shown(name)}" for name in ENVIRONMENT if os.environ.get(name)]
         checks.append(Check("environment", "info", ", ".join(in_force) or "no variable is set"))
     except OnrecordError as problem:
         checks.append(Check("environment", "wrong", problem.message, hint_of(problem, None)))
     return checks
+
+
+def _shown(name: str) -> str:
+    """The value of a variable as it may be shown: neither a password nor a key."""
+    return "(set, not shown)" if name == KEY_VARIABLE else shown_url(os.environ[name])
+
+
+def _missing(file: Path) -> Check:
+    """A store that does not exist: whether it can be made where it should be."""
+    said, above = f"{file} does not exist yet", file.expanduser().absolute().parent
+    while not above.exists():
+        above = above.parent
+    if os.access(above, os.W_OK):
+        return Check("file", "info", said, "`onrecord open my-task` creates it")
+    return Check(
+        "file", "wrong", f"{said}, and nothing can be written to {above}", "set ONRECORD_STORE to another path"
+    )
 
 
 def _permissions(file: Path, *, fix: bool) -> list[Check]:
@@ -103,8 +123,10 @@ def _permissions(file: Path, *, fix: bool) -> list[Check]:
     for companion in _COMPANIONS:
         path = file.with_name(file.name + companion)
         if path.exists():
-            checks += _narrow(path, 0o077, "other users may read or change it", f"chmod 600 {path}", fix=fix)
-    directory, advice = file.parent.stat(), f"chmod go-w {file.parent}"
+            checks += _narrow(
+                path, 0o077, "other users may read or change it", f"chmod 600 {quote(str(path))}", fix=fix
+            )
+    directory, advice = file.parent.stat(), f"chmod go-w {quote(str(file.parent))}"
     if machine.others_may_write(directory) and not directory.st_mode & stat.S_ISVTX:
         checks += _narrow(file.parent, 0o022, "other users may replace the file", advice, fix=fix)
     remarkable = [check for check in checks[1:] if check.state != "ok"]
@@ -160,6 +182,8 @@ def _store(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:
     kept = ", ".join(counted(facts[f"{what}s"], what) for what in ("session", "event", "snapshot"))
     checks = [
         Check("sqlite", "ok", f"{facts['sqlite']} (apsw {facts['apsw']}), schema {facts['schema_version']}"),
+        _encryption(encrypted=facts["encrypted"]),
+        *_session_keys(store),
         Check("durability", "ok" if power_safe else "info", durability),
         Check(
             "a power cut", "ok" if power_safe else "info", f"can lose {facts['power_cut_can_lose']}",
@@ -170,9 +194,46 @@ def _store(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:
         Check("files", "info", files),
         Check("structure", "ok" if whole else "wrong", facts["integrity"], "" if whole else "restore the last backup"),
         Check("kept", "info", kept),
-        Check("search", "info", f"the next search will index {counted(facts['search_behind'], 'event')}"),
+        Check("search", "info", _searching(facts)),
     ]  # fmt: skip
     return [*checks, _wal(store, facts["wal_bytes"], fix=fix)]
+
+
+def _searching(facts: dict[str, Any]) -> str:
+    behind = counted(facts["search_behind"], "event")
+    if facts["writable"]:
+        return f"the next search will index {behind}"
+    return f"every search reads {behind} that cannot be added to the index"
+
+
+def _encryption(*, encrypted: bool) -> Check:
+    if encrypted:
+        return Check("encryption", "ok", "the file is encrypted at rest")
+    if is_configured(settings().get("encryption", {})):
+        advice = "`onrecord store encrypt` encrypts it"
+        return Check("encryption", "wrong", "a key is configured, and this store is not encrypted", advice)
+    return Check("encryption", "info", "off: a copy of the file can be read by anyone")
+
+
+def _session_keys(store: Any) -> list[Check]:
+    """Sessions with keys of their own: those that cannot be read, and those whose erasure was interrupted."""
+    found = store.keyed_sessions()
+    if not found:
+        return [Check("session keys", "info", "on")] if store.uses_session_keys() else []
+    states = [(store.key_state(session), status) for session, _key, status in found]
+    halfway = sum(status == "erased" and state != "destroyed" for state, status in states)
+    missing = sum(status != "erased" and state != "present" for state, status in states)
+    where = store.session_keys.directory
+    if halfway:
+        advice = "erase each again: `onrecord erase NAME --all --reason TEXT`"
+        said = f"{counted(halfway, 'session is', 'sessions are')} erased, and the key is not destroyed"
+        return [Check("session keys", "wrong", said, advice)]
+    if missing:
+        advice = f"put copies of the keys into {where}"
+        said = f"{counted(missing, 'session has', 'sessions have')} no key in {where}, and cannot be read"
+        return [Check("session keys", "wrong", said, advice)]
+    present = sum(state == "present" for state, _status in states)
+    return [Check("session keys", "ok", f"{counted(present, 'key')} in {where}; keep a copy elsewhere")]
 
 
 def _wal(store: Store, amount: int, *, fix: bool) -> Check:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onrecord.agents.mirroring import location_of, standing
 from onrecord.errors import OnrecordError
+from onrecord.machine.wall_clock import local_day
 from onrecord.session.handle import Session
 from onrecord.setup import installing
 from onrecord.setup.commands import installed_vendors
@@ -74,6 +74,9 @@ def _agent(of: Vendor, links: list[tuple[Session, Link]], records: SessionStore 
     places = {scope: installing.Target(scope, root, os.environ) for scope in (PROJECT_SCOPE, USER_SCOPE)}
     counts = {scope: len(installing.installed_commands(of, place)) for scope, place in places.items()}
     there = [f"{count} for this {scope}" for scope, count in counts.items() if count]
+    package = installing.package_of(of, places[USER_SCOPE])
+    brought = len(installing.package_commands(of, package)) if package else 0
+    there += [f"{brought} of the package"] if brought else []
     said.append(f"hooks: {', '.join(there)}" if there else "no hooks")
     seen = [
         link["seen_at"] for _session, link in links if link["vendor"] == of.name and link["last"].get("via") == "hook"
@@ -82,6 +85,9 @@ def _agent(of: Vendor, links: list[tuple[Session, Link]], records: SessionStore 
         now = int(records.clock() * 1e6) if records is not None else 0
         said.append(f"last used {ago(max(seen), now)}" if seen else "never used")
     said.append(f"briefs of up to {of.capabilities.context_bytes:,} bytes")
+    if package is not None and any(installing.is_double(of, place) for place in places.values()):
+        advice = f"it is set up twice; `{package.uninstall}` or `onrecord setup {of.name} --remove` leaves one"
+        return Check(f"agent {of.name}", "wrong", "; ".join(said), advice)
     doubts = [line for place in places.values() for line in installing.doubts(of, place)]
     if doubts:
         return Check(f"agent {of.name}", "wrong", "; ".join(said), "; ".join(doubts))
@@ -117,7 +123,7 @@ def _expiring(links: list[tuple[Session, Link]]) -> list[Check]:
     found.sort(key=lambda one: one[0])
     checks = []
     for when, of, id_, name, kept in found[:CONVERSATIONS_SHOWN]:
-        day = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d")
+        day = local_day(int(when * 1e6))
         told = "it is mirrored" if kept else "it is not mirrored yet"
         advice = "" if kept else f"`onrecord import {of.name} {id_} --session {name}` mirrors it"
         checks.append(Check("transcript", "info", f"{of.title} deletes {id_} of {name} on {day}; {told}", advice))

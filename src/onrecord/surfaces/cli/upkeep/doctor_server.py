@@ -74,7 +74,25 @@ def _roles(facts: dict[str, Any]) -> list[Check]:
         checks.append(Check("tenants", "wrong", f"{role} is not bound by row-level security", advice))
     else:
         checks.append(Check("tenants", "ok", "row-level security is forced on every table"))
-    return checks
+    return [*checks, _member(facts)]
+
+
+def _member(facts: dict[str, Any]) -> Check:
+    """What the login may do, and whether the server keeps it to its tenant."""
+    login, tenant = facts["login"], facts["tenant"]
+    audited = "; who reads is recorded" if facts["audited"] else ""
+    if facts["every_tenant"]:
+        advice = (
+            f"if its tenants do not trust it, bind it: `onrecord store grant {login} --tenant {tenant}`, then "
+            f"`onrecord store revoke {login} --every-tenant`"
+        )
+        return Check("login", "info", f"{login} may name any tenant{audited}", advice)
+    if facts["superuser"] or facts["bypasses_rls"]:
+        return Check("login", "info", f"{login} is bound to no tenant{audited}")
+    return Check("login", "ok", f"{login} is {_ROLES[facts['member']]} of tenant {tenant}{audited}")
+
+
+_ROLES = {"writer": "a writer", "auditor": "an auditor"}
 
 
 def _bloat(tables: list[dict[str, Any]]) -> Check:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import SessionNotFound
+from onrecord.errors import DamagedLog, SessionNotFound
 from onrecord.log.verify import COVERS, LEAVES_OUT
 from onrecord.machine.files import refuse_special
 from onrecord.session.handle import Session
@@ -122,6 +122,7 @@ def report_data(head: Head, report: Report) -> dict[str, Any]:
     return {
         "session": session_data(head), "ok": report.ok, "events": report.events, "position": report.position,
         "hash": report.hash.hex(), "erased": report.erased,
+        "unread": report.unread,
         "problems": [problem._asdict() for problem in report.problems],
     }  # fmt: skip
 
@@ -131,6 +132,8 @@ def _print(call: Call, reports: list[tuple[Head, Report]], missing: list[Checkpo
     for head, report in reports:
         state = Cell("verified", "good") if report.ok else Cell("damaged", "bad")
         erased = f"{counted(report.erased, 'payload')} erased" if report.erased else ""
+        if report.unread:
+            erased = f"{counted(report.unread, 'payload')} not read: the session's own key is not here"
         digest = report.hash.hex()
         rows.append([
             head.name, state, counted(report.events, "event"),
@@ -186,6 +189,22 @@ def _read_checkpoints(file: str | None) -> dict[str, Checkpoint]:
     except (ValueError, KeyError, TypeError, OSError, RecursionError):
         raise UsageError(f"{file} is not a checkpoint", hint=_HOW_TO_CHECKPOINT) from None
     return checked
+
+
+def verify_every(call: Call, records: SessionStore, count: dict[str, int], what: str, hint: str) -> None:
+    """Verify every session of a store, counting sessions and events; `DamagedLog` names the first damage in `what`."""
+    heads = list(all_heads(records))
+    progress, total = Progress(call, "events verified"), sum(head.position for head in heads)
+    for head in heads:
+        report = Session(records.store, head.session).verify()
+        if not report.ok:
+            first = report.problems[0]
+            where = f"session {head.name!r}, position {first.position}"
+            raise DamagedLog(f"{what} is damaged: {where}, {first.cause}: {first.detail}", hint=hint)
+        count["sessions"] += 1
+        count["events"] += report.events
+        progress(count["events"], total)
+    progress.finish()
 
 
 def all_heads(records: SessionStore) -> Iterator[Head]:

@@ -10,6 +10,7 @@ from onrecord.surfaces.cli.shared.exits import OK
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.surfaces.cli.upkeep.prove import Progress
+from onrecord.workspace.files import copies_of
 
 if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
@@ -25,10 +26,12 @@ def redact(call: Call) -> int:
         events = counted(len(found), "event")
         call.confirm(f"Erase all content of {events} of {session.name} for good? Words beside the secrets go too.")
     erased = None if dry_run or not found else erase_leaks(session, found)
+    older: list[str] = []
     if erased is not None:
         from onrecord.surfaces.cli.work import state_file
 
         state_file.after(call, session)
+        older = copies_of(state_file.paths(call, session).state)
     if call.output.json:
         data = {
             "session": session_data(session.head), "dry_run": dry_run,
@@ -45,6 +48,8 @@ def redact(call: Call) -> int:
         ]
         call.output.table((">position", "kind", "#rule", "~place", ">count"), rows)
     call.output.note(_said(session.name, found, erased.position if erased else None))
+    if older:
+        call.output.note(f"earlier copies of STATE.md may still have them: delete {', '.join(older)}")
     return OK
 
 

@@ -20,7 +20,12 @@ def sweep(call: Call) -> int:
     """Apply the retention policy of the settings, or print what it would do."""
     from onrecord.connection import retention_policy
 
-    records, policy, dry_run = call.records(make=False), retention_policy(), "dry-run" in call
+    records, dry_run = call.records(make=False), "dry-run" in call
+    decided: dict[str, float] = getattr(records.store, "retention", dict)()
+    policy = retention_policy(decided)
+    if decided:
+        said = ", ".join(f"{name} {'never' if days < 0 else f'{days:g} days'}" for name, days in decided.items())
+        call.output.note(f"the owner of the store decided for this tenant: {said}")
     planned = list(records.sweep(policy, dry_run=True))
     due = [swept for swept in planned if swept.action not in ("kept", "idle")]
     if due and not dry_run:
@@ -94,7 +99,11 @@ def hold(call: Call) -> int:
 
 
 def erase(call: Call) -> int:
-    """Erase the content of single events, or of the whole session."""
+    """Erase the content of single events, or of the whole session; certify that, or check a certificate."""
+    if "check" in call:
+        from onrecord.surfaces.cli.upkeep.certifying import check
+
+        return check(call)
     positions = [whole_number(text, "--position") for text in call.many("position")]
     everything, reason = "all" in call, call.get("reason")
     if everything == bool(positions):
@@ -103,6 +112,10 @@ def erase(call: Call) -> int:
         )
     if not reason:
         raise UsageError("--reason is missing; it is recorded", hint=f"for example: `{call.verb.example}`")
+    if "certify" in call:
+        from onrecord.surfaces.cli.upkeep.certifying import certify
+
+        return certify(call, str(reason), everything=everything)
     session = call.session()
     what = "everything" if everything else f"position {', '.join(map(str, sorted(set(positions))))}"
     call.confirm(f"Erase {what} of {session.name} for good? This cannot be undone.")

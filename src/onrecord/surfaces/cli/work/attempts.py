@@ -36,7 +36,7 @@ STYLES = {FAILED: "bad", LOST: "attention", INTERRUPTED: "attention", SUCCEEDED:
 
 def attempt(call: Call) -> int:
     """Start, settle, correct, list, show or compare."""
-    return act(call, _ACTIONS)
+    return act(call, _ACTIONS, "list")
 
 
 def metrics_of(call: Call) -> dict[str, float]:
@@ -157,6 +157,7 @@ def _correct(call: Call, words: list[str]) -> int:
 def _list(call: Call, words: list[str]) -> int:
     need(call, words)
     session = call.session()
+    state_file.show_lost(call, session)
     attempts = [attempt_data(one) for one in session.views.attempts.all()]
     if call.output.json:
         call.output.envelope("attempts", attempts)
@@ -209,7 +210,8 @@ def _get(session: Session, number: int) -> Attempt:
 
 def _row(call: Call, one: dict[str, Any], names: list[str]) -> list[str | Cell]:
     status = one["status"]
-    proof = f"captured {one['evidence']}" if one.get("evidence") else "asserted" if "settled" in one else ""
+    captured = "" if call.output.terminal else "captured "  # on a terminal the id needs the room
+    proof = f"{captured}{one['evidence']}" if one.get("evidence") else "asserted" if "settled" in one else ""
     when = ago(one["at"], call.now()) if call.output.terminal else iso(one["at"])
     return [
         str(one["number"]), Cell(status, STYLES.get(status, "")), one["command"],

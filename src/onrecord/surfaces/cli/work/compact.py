@@ -74,7 +74,7 @@ def _propose(call: Call, session: Session, command: str, after: int, upto: int) 
     said = run_summariser(command, _asked(PROPOSALS, cited_text(turns)))
     found, dropped = proposals_in(said, [turn.ended for turn in turns])
     if dropped:
-        call.output.note(f"{counted(dropped, 'line')} of the command proposed nothing that cites a message")
+        call.output.note(f"ignored {counted(dropped, 'line')} of the command's answer: a proposal must cite a message")
     data = {"of": PROPOSED, "agent": session.agent, "proposals": [one._asdict() for one in found]}
     return session.log.record("payload.kept", data)
 
@@ -104,7 +104,7 @@ def _show(call: Call, session: Session, event: Event) -> None:
     ]  # fmt: skip
     call.output.table((">#", "!kind", "*text", "cites", "state"), rows)
     if rows:
-        call.output.note("nothing of this is a fact yet; `onrecord compact accept 1` records the first one")
+        call.output.note("none of these is a fact yet; `onrecord compact accept 1` records the first one")
 
 
 def _numbered(event: Event) -> list[tuple[int, dict[str, Any]]]:

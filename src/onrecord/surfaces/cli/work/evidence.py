@@ -12,7 +12,7 @@ from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.place import act, need, option, root_of, seconds
 from onrecord.surfaces.cli.work import state_file
 from onrecord.views.findings import CAPTURED, subject_of
-from onrecord.views.render import iso, visible
+from onrecord.views.render import visible
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
@@ -25,7 +25,7 @@ ASSERTABLE = tuple(kind for kind in EVIDENCE_KINDS if kind not in ("run", "file"
 
 def evidence(call: Call) -> int:
     """Add, run, file, show or list."""
-    return act(call, _ACTIONS)
+    return act(call, _ACTIONS, "list")
 
 
 def evidence_data(view: Findings, one: Evidence) -> dict[str, Any]:
@@ -95,7 +95,8 @@ def _show(call: Call, words: list[str]) -> int:
         ("directory", one.get("cwd")), ("exit code", one.get("exit_code")), ("seconds", one.get("seconds")),
         ("error", one.get("error")), ("attempt", one.get("attempt")), ("text", one.get("text")),
         ("fingerprint", anchor and anchor["fingerprint"]), ("revision", revision.get("revision")),
-        ("dirty", revision.get("dirty")), ("recorded", f"{iso(one['at'])} by {one['by']}, position {one['position']}"),
+        ("dirty", revision.get("dirty")),
+        ("recorded", f"{call.when(one['at'])} by {one['by']}, position {one['position']}"),
         ("findings", ", ".join(view.resting_on(name))),
     ]  # fmt: skip
     call.output.table((), [[title, str(value)] for title, value in lines if value not in (None, "")])

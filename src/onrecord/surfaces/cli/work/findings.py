@@ -16,7 +16,7 @@ from onrecord.surfaces.cli.shared.shapes import receipt_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.views.claims import steps_of
 from onrecord.views.findings import LABELS, NAMED, NEED_EVIDENCE, SETTLED, STALE, anchor_key, finding_line
-from onrecord.views.render import iso, visible
+from onrecord.views.render import visible
 from onrecord.work.anchors import anchored, reanchored
 from onrecord.work.revisions import revision_of
 
@@ -35,7 +35,7 @@ STYLES = {"rejected": "bad", "verified": "good", SETTLED: "good", STALE: "attent
 
 def finding(call: Call) -> int:
     """State, relabel, challenge, uphold, pursue, list, show or recheck."""
-    return act(call, _ACTIONS)
+    return act(call, _ACTIONS, "list")
 
 
 def proofs(view: Findings, finding: Finding) -> str:
@@ -218,7 +218,7 @@ def _show(call: Call, words: list[str]) -> int:
         ("active", "yes" if view.hypothesis == name else ""),
         *(("rests on", f"{anchor_key(anchor)}{_differs(view, anchor)}") for anchor in one["anchors"]),
         *(("evidence", f"{proof['id']} ({proof['how']})") for proof in view.shown(one)["proof"]),
-        *(("history", _told(step)) for step in steps_of(view, one)),
+        *(("history", _told(call, step)) for step in steps_of(view, one)),
     ]  # fmt: skip
     call.output.table((), [[title, text] for title, text in lines if text])
     return 0
@@ -303,10 +303,10 @@ def _differs(view: Findings, anchor: Anchor) -> str:
     return " (gone)" if now is None else " (changed since)" if now != anchor["fingerprint"] else ""
 
 
-def _told(step: ClaimStep) -> str:
+def _told(call: Call, step: ClaimStep) -> str:
     why = f": {step['why']}" if step["why"] else ""
     proof = f" [{', '.join(step['evidence'])}]" if step["evidence"] else ""
-    return f"{iso(step['at'])} {step['by']} {step['what']}{proof}{why}"
+    return f"{call.when(step['at'])} {step['by']} {step['what']}{proof}{why}"
 
 
 def _answer(call: Call, session: Session, event: Event, name: str) -> int:

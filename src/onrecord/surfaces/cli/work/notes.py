@@ -86,8 +86,10 @@ def _write(call: Call, session: Session, text: str, out: str | None) -> int:
         path = state_file.create_note(call, session)
     else:
         path = Path(out).expanduser()
-        foreign = path.exists() and not _is_note(path)
-        if path.is_symlink() or path.is_dir() or (foreign and "force" not in call):
+        special = path.is_symlink() or (path.exists() and not path.is_file())
+        if special:
+            raise UsageError(f"{path} is not a regular file", hint="name another file")
+        if path.exists() and "force" not in call and not _is_note(path):
             raise UsageError(f"{path} exists and is not a note of onrecord", hint="`--force` replaces a file")
         body = text if call.get("format") == "json" else headed(session.views, text)
         write(path, body.encode())
@@ -164,6 +166,10 @@ def continue_work(call: Call) -> int:
         state_file.after(call, session)
     if call.output.json:
         call.output.envelope("continuation", told)
+    elif call.output.terminal:
+        from onrecord.surfaces.cli.shared.pretty import print_page
+
+        print_page(text_of(told))
     else:
         call.output.write(text_of(told))
     return 0

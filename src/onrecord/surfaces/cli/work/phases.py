@@ -11,6 +11,7 @@ from onrecord.errors import Conflict
 from onrecord.machine.files import refuse_special
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.place import need_word, unknown_action
 from onrecord.surfaces.cli.shared.shapes import describe, receipt_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.views.phases import DONE, IN_PROGRESS
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 def phase(call: Call) -> int:
     """Enter or finish a phase, or list them."""
     action, named = call.positional.get("ACTION", "list"), call.positional.get("PHASE")
+    if action not in ("enter", "finish", "list"):
+        raise unknown_action(call, action)
     session = call.session()
     state_file.before(call, session)
     if action == "list":
@@ -36,13 +39,8 @@ def phase(call: Call) -> int:
     known = session.head.position
     if action == "enter":
         event = session.phases.enter(wanted or "")
-    elif action == "finish":
-        event = session.phases.finish(wanted or "", retroactive="retroactive" in call, why=call.get("why"))
     else:
-        raise UsageError(
-            f"unknown action {action!r}; `onrecord phase` has enter, finish, list",
-            hint=f"for example: `{call.verb.example}`",
-        )
+        event = session.phases.finish(wanted or "", retroactive="retroactive" in call, why=call.get("why"))
     done = "entered" if action == "enter" else "finished"
     state = done if event.position > known else f"already_{done}"
     current = session.views.phases.current()
@@ -117,10 +115,10 @@ def profile(call: Call) -> int:
         rows = [[one["name"], ", ".join(phase["name"] for phase in one["phases"]), one["about"]] for one in found]
         call.output.table(("#profile", "~phases", "~about"), rows)
         return 0
-    if action not in ("show", "check", "choose") or named is None:
-        raise UsageError(
-            "use list, show PROFILE, check FILE or choose PROFILE", hint=f"for example: `{call.verb.example}`"
-        )
+    if action not in ("show", "check", "choose"):
+        raise unknown_action(call, action)
+    if named is None:
+        raise need_word(call, action, "FILE" if action == "check" else "PROFILE")
     chosen = load_profile(named)
     if action == "choose":
         session = call.session()
@@ -151,8 +149,11 @@ def section(call: Call) -> int:
     if text is not None and file is not None:
         raise UsageError("give --text or --file, not both", hint=f"for example: `{call.verb.example}`")
     if file is not None:
-        refuse_special(Path(file).expanduser())
-        text = Path(file).expanduser().read_text(encoding="utf-8")
+        try:
+            refuse_special(Path(file).expanduser())
+            text = Path(file).expanduser().read_text(encoding="utf-8")
+        except OSError as problem:
+            raise UsageError(f"{file} cannot be read: {problem.strerror}") from None
     elif text is None:
         if sys.stdin.isatty():
             raise UsageError(
@@ -175,6 +176,8 @@ def worklog(call: Call) -> int:
 def feature(call: Call) -> int:
     """Add a feature, let it pass or fail with evidence, try those that passed again, or list them."""
     action, named = call.positional.get("ACTION", "list"), call.positional.get("FEATURE")
+    if action not in ("list", "add", "pass", "fail", "reverify"):
+        raise unknown_action(call, action)
     session = call.session()
     if action == "list":
         return _list_features(call, session)
@@ -182,10 +185,8 @@ def feature(call: Call) -> int:
     evidence = call.many("evidence")
     if action == "reverify":
         return _reverify(call, session, [named] if named else session.views.phases.unproven(), evidence)
-    if named is None or action not in ("add", "pass", "fail"):
-        raise UsageError(
-            "use add NAME TEXT, pass NAME, fail NAME, reverify or list", hint=f"for example: `{call.verb.example}`"
-        )
+    if named is None:
+        raise need_word(call, action, "NAME")
     if action == "add":
         if "TEXT" not in call.positional:
             raise UsageError(

@@ -14,11 +14,11 @@ from onrecord.log.head import refuse_work
 from onrecord.log.names import check_name
 from onrecord.surfaces.cli.shared.call import pairs
 from onrecord.surfaces.cli.shared.exits import NotInitialised
-from onrecord.surfaces.cli.shared.output import shown
+from onrecord.surfaces.cli.shared.output import labelled
 from onrecord.surfaces.cli.shared.place import look_at_code, root_of, seconds
 from onrecord.surfaces.cli.work import state_file
 from onrecord.surfaces.cli.work.attempts import attempt_data, metrics_of
-from onrecord.views.attempts import FAILED
+from onrecord.views.attempts import FAILED, INTERRUPTED
 from onrecord.work.attempting import Wanted, retold, run_attempt
 from onrecord.work.running import show_rest
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.work.attempting import Finished
+
+SCRIPTS = (".py", ".sh", ".js", ".ts", ".rb", ".pl", ".r", ".R", ".jl")
+"""How the names of scripts end."""
 
 
 def run(call: Call) -> int:
@@ -46,7 +49,7 @@ def run(call: Call) -> int:
         warnings.append(line)
         if not call.output.json:
             # Also with --quiet: repeating a failure costs more than reading one line.
-            sys.stderr.write(f"warning: {shown(line)}\n")
+            sys.stderr.write(labelled("warning", line))
             sys.stderr.flush()
 
     done = run_attempt(
@@ -88,15 +91,17 @@ def _session(call: Call) -> Session:
         if call.get("session") or os.environ.get(SESSION_VARIABLE):
             raise
         line = " ".join(shlex.quote(word) for word in call.words)
-        name = _name_for(call.words[0])
+        name = _name_for(call.words)
         missing.step = ""
-        missing.hint = f"open one for it: `onrecord run --open {name} -- {line}`"
+        missing.hint = f"open a session for it: `onrecord run --open {name} -- {line}`"
         raise
 
 
-def _name_for(program: str) -> str:
-    """A name for a session, from the name of a program."""
-    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in Path(program).name.lower())
+def _name_for(command: list[str]) -> str:
+    """A name for a session, from the name of a program; of a script, where the program only runs one."""
+    script = next((word for word in command[1:] if Path(word).suffix in SCRIPTS), "")
+    program = Path(script).stem if script else Path(command[0]).name
+    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in program.lower())
     return kept.strip("-")[:40] or "work"
 
 
@@ -104,11 +109,10 @@ def _tell(call: Call, done: Finished) -> None:
     """The command's own output goes to stdout; what was recorded goes to stderr."""
     numbers = ", ".join(f"{name} {value:g}" for name, value in done.metrics.items())
     about = done.error or numbers
-    call.output.note(
-        f"attempt {done.number} {done.status} after {done.ran.seconds:.1f} s"
-        + (f": {about}" if about else "")
-        + f" [{done.evidence}]"
-    )
+    ended = f"{done.status} after {done.ran.seconds:.1f} s" + (f": {about}" if about else "")
+    if done.status == INTERRUPTED:  # the reason says after how long
+        ended = about if about.startswith(INTERRUPTED) else f"{INTERRUPTED}: {about}"
+    call.output.note(f"attempt {done.number} {ended} [{done.evidence}]")
     if done.known:
         call.output.note(f"the same error happened before: {retold(done.known)}")
     elif done.status == FAILED:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from onrecord import machine
 from onrecord.connection import workspace_paths
 from onrecord.errors import Conflict
-from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.place import unknown_action
 from onrecord.views import state_md
+from onrecord.views.attempts import LOST, status_of
 from onrecord.workspace import note_file, syncing
 from onrecord.workspace.state_file import sync as sync_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from typing import Any
 
     from onrecord.errors import OnrecordError
     from onrecord.session.handle import Session
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 def state_file(call: Call) -> int:
     """Record the text inside the fences of STATE.md and render it again; or show it, or say where it is."""
-    session, action = call.session(), call.positional.get("ACTION", "sync")
+    action = call.positional.get("ACTION", "sync")
+    if action not in ("sync", "show", "path"):
+        raise unknown_action(call, action)
+    session = call.session()
     if action == "path":
         path = paths(call, session).state
         return call.output.done("state_file", {"path": str(path), "position": session.head.position}, str(path))
@@ -37,10 +40,6 @@ def state_file(call: Call) -> int:
         else:
             call.output.write(text)
         return 0
-    if action != "sync":
-        raise UsageError(
-            f"unknown action {action!r}; use sync, show or path", hint=f"for example: `{call.verb.example}`"
-        )
     if session.views.phases.profile is None:
         raise Conflict("this session has no profile, so it has no STATE.md", step="choose_profile")
     synced = sync(call, session, fresh="fresh" in call)
@@ -67,14 +66,15 @@ def after(call: Call, session: Session) -> None:
     _tell(call, syncing.refresh(session, paths(call, session), _advice(call)))
 
 
-def forgiving(call: Call, step: Callable[[], Any]) -> None:
-    """Do something that matters less than what was just recorded; a failure is a note."""
-    _tell(call, syncing.tolerating(step, _advice(call)))
+def show_lost(call: Call, session: Session) -> None:
+    """Bring the files up to date for a verb that only looks, if they may still call a lost attempt running."""
+    if any(status_of(one, machine.is_gone) == LOST for one in session.views.attempts.unresolved()):
+        after(call, session)
 
 
 def sync(call: Call, session: Session, *, fresh: bool = False) -> Synced:
     """Record the text inside the fences of STATE.md and render it again."""
-    synced = sync_state(session, paths(call, session).state, fresh=fresh)
+    synced = sync_state(session, paths(call, session), fresh=fresh)
     _tell(call, [synced.notice] if synced.notice else [])
     return synced
 

@@ -1,4 +1,4 @@
-"""Google ADK: `SqliteSessionService` and `DatabaseSessionService` on SQLite, used by its runner."""
+"""Google ADK: its runner on `SqliteSessionService` and `DatabaseSessionService` (SQLite), and on our service."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from google.adk.apps import App, ResumabilityConfig
 from google.adk.events import Event
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import Runner
-from google.adk.sessions import DatabaseSessionService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
+from onrecord import __version__
+from onrecord.frameworks.google_adk import OnrecordPlugin, OnrecordSessionService
 from onrecord.testing.torture.driver import Driver, Turn
+from onrecord.testing.torture.drivers.ours import store_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
 APP, USER = "torture", "user"
+SIDE_BY_SIDE = 32
+"""How many sessions are begun at the same time."""
 
 
 class ScriptedLlm(BaseLlm):
@@ -86,6 +90,21 @@ class SqliteDriver(Driver):
 
         return self._loop.run_until_complete(events())
 
+    def fill(self, sessions: Sequence[str]) -> None:
+        """Some at the same time: the service has no faster way."""
+
+        async def begin(session: str) -> None:
+            made = await self._service().create_session(app_name=APP, user_id=USER, session_id=session)
+            content = types.Content(role="user", parts=[types.Part(text="x")])
+            event = Event(invocation_id="x", author="user", content=content, timestamp=time.time())
+            await self._service().append_event(made, event)
+
+        async def all_of_them() -> None:
+            for at in range(0, len(sessions), SIDE_BY_SIDE):
+                await asyncio.gather(*(begin(session) for session in sessions[at : at + SIDE_BY_SIDE]))
+
+        self._loop.run_until_complete(all_of_them())
+
     def sessions(self, limit: int) -> list[str]:
         async def listed() -> list[str]:
             found = await self._service().list_sessions(app_name=APP, user_id=USER)
@@ -100,8 +119,13 @@ class SqliteDriver(Driver):
             return tool()
 
         agent = LlmAgent(name="torture", model=ScriptedLlm(), tools=[pay])
-        app = App(name=APP, root_agent=agent, resumability_config=ResumabilityConfig(is_resumable=True))
+        resumable = ResumabilityConfig(is_resumable=True)
+        app = App(name=APP, root_agent=agent, resumability_config=resumable, plugins=self.plugins())
         return Runner(app=app, session_service=self._service())
+
+    def plugins(self) -> list[Any]:
+        """What the app uses besides."""
+        return []
 
     def work(self, session: str, tool: Callable[[], str]) -> None:
         async def run() -> None:
@@ -140,4 +164,46 @@ class DatabaseDriver(SqliteDriver):
 
     def make(self) -> Any:
         """The service."""
+        from google.adk.sessions import DatabaseSessionService  # it needs SQLAlchemy
+
         return DatabaseSessionService(f"sqlite+aiosqlite:///{self.directory}/sessions.db")
+
+
+class OnrecordAdkDriver(SqliteDriver):
+    """The same on our service: turns of a session wait for one another (`alone`), tools are on record (the plugin)."""
+
+    name = f"google-adk {version('google-adk')} on onrecord {__version__}"
+
+    durability = "full"
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.store = store_in(directory, self.durability)
+
+    def fill(self, sessions: Sequence[str]) -> None:
+        """The same without syncs; they are listed once, as an application that has so many has done before."""
+        quick = type("Quick", (type(self),), {"durability": "fast"})(self.directory)
+        super(OnrecordAdkDriver, quick).fill(sessions)
+        quick.sessions(len(sessions))
+        quick.close()
+
+    def make(self) -> Any:
+        """The service."""
+        return OnrecordSessionService(self.store, on_conflict="queue")
+
+    def plugins(self) -> list[Any]:
+        """Tool calls are on record."""
+        return [OnrecordPlugin(self._service())]
+
+    async def awrite(self, session: str, turn: Turn) -> None:
+        await self._session(session)
+        async with self._service().alone(app_name=APP, user_id=USER, session_id=session):
+            await self._session(session, fresh=True)
+            await super().awrite(session, turn)
+
+    def is_sound(self) -> bool:
+        return all(self.store.get(head.session).verify().ok for head in self.store.sessions(limit=20))
+
+    def close(self) -> None:
+        super().close()
+        self.store.close()

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import SessionNotFound
 from onrecord.log.head import LIVE
 from onrecord.session.standing import standing
-from onrecord.surfaces.cli.shared.attention import SHAPES, spoken
-from onrecord.surfaces.cli.shared.chooser import choose
+from onrecord.surfaces.cli.shared.attention import SHAPES, need_data, sentence, spoken
+from onrecord.surfaces.cli.shared.chooser import can_choose, choose
 from onrecord.surfaces.cli.shared.output import Cell
-from onrecord.views.needs import QUESTION, WAITS
+from onrecord.surfaces.cli.shared.shapes import session_data
+from onrecord.views.needs import LIMIT, QUESTION, WAITS
 from onrecord.views.render import ago
 from onrecord.work.git_files import stands_at
 from onrecord.work.project import find_worktree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from onrecord.log.head import Head
     from onrecord.session.session_store import SessionStore
@@ -50,6 +51,18 @@ def chosen_head(call: Call, records: SessionStore, verb: str) -> Head | None:
     return None if index is None else found[index].entry.head
 
 
+def asking(call: Call) -> Callable[[SessionStore], Head] | None:
+    """The question which session is meant, if a person can be asked; leaving it ends the command."""
+
+    def ask(records: SessionStore) -> Head:
+        head = chosen_head(call, records, call.verb.name)
+        if head is None:
+            raise SystemExit(0)
+        return head
+
+    return ask if can_choose(call) else None
+
+
 def likeliest(found: list[Standing]) -> list[Standing]:
     """Sessions of this branch first, then of this directory, then the others; each newest first."""
     here = find_worktree(os.curdir)
@@ -77,7 +90,7 @@ def row(one: Standing, number: int, now: int) -> list[str | Cell]:
     ordinary = "" if live else "quiet"
     return [
         Cell(str(number or ""), "quiet"),
-        Cell("!" if one.needs else SHAPES[status], "attention" if one.needs else ordinary),
+        mark_of(one),
         Cell(head.name, "strong" if live else ordinary),
         Cell(status, ordinary),
         Cell(who(listed), "quiet"),
@@ -86,17 +99,40 @@ def row(one: Standing, number: int, now: int) -> list[str | Cell]:
     ]
 
 
+def mark_of(one: Standing) -> Cell:
+    """The shape of a session's status, or `!` if it needs a person."""
+    if one.needs:
+        return Cell("!", "attention")
+    return Cell(SHAPES[status_of(one)], "" if one.entry.head.status in LIVE else "quiet")
+
+
+def standing_data(one: Standing) -> dict[str, Any]:
+    """A session of a list as data, with what needs a person."""
+    listed = one.entry.listing
+    return session_data(one.entry.head) | {
+        "needs": [sentence(need) for need in one.needs], "needs_you": [need_data(need) for need in one.needs],
+        "working": one.working, "agent": listed["agent"] or None, "vendor": listed["vendor"],
+        "last_prompt": listed["prompt"] or None, "people": listed["people"],
+    }  # fmt: skip
+
+
 def status_of(one: Standing) -> str:
-    """The status to show: working or waiting while a process runs, else the session's own."""
+    """The status to show: working, waiting or limited while a process runs, else the session's own."""
     if not one.working:
         return one.entry.head.status
-    return "waiting" if any(need.kind in (WAITS, QUESTION) for need in one.needs) else "working"
+    kinds = {need.kind for need in one.needs}
+    return "waiting" if kinds & {WAITS, QUESTION} else "limited" if LIMIT in kinds else "working"
 
 
 def who(listed: Listing) -> str:
     """The agent and its vendor, once if they have the same name."""
     agent, vendor = listed["agent"], listed["vendor"] or ""
     return agent if agent.startswith(vendor) or not vendor else f"{agent} ({vendor})"
+
+
+def repeats(prompt: str, title: str) -> bool:
+    """Whether the prompt begins with the title: automatic titles are made from the first prompt."""
+    return bool(title) and " ".join(prompt.split()).startswith(" ".join(title.rstrip("…").split()))
 
 
 def what(one: Standing, now: int) -> str:

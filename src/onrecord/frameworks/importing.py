@@ -1,0 +1,252 @@
+"""Conversations from the SQLite files that frameworks keep themselves: LangGraph, ADK and openai-agents.
+
+    for one in take_in(store, "langgraph", "sqlite:///checkpoints.db"): ...
+
+Nothing is imported twice: what is on record already is left out, so an import may be repeated, also while the framework
+still writes to its file. The file is opened for reading only. Values of LangGraph are read as data: a class that is
+named in stored bytes is neither imported nor called, and its value arrives as its plain fields.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from onrecord.errors import Conflict, InvalidInput, OnrecordError
+from onrecord.frameworks.conversation import Conversation, as_line, row, session_name
+from onrecord.frameworks.openai_items import FRAMEWORK, neutral
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from onrecord.log.events import Draft
+    from onrecord.session.session_store import SessionStore
+
+SCHEME = "sqlite:///"
+BUSY_SECONDS = 5.0
+"""How long to wait for the framework that writes to its file."""
+TABLES = {
+    "langgraph": ("checkpoints", "writes"),
+    "google-adk": ("sessions", "events"),
+    "openai-agents": ("agent_sessions", "agent_messages"),
+}
+"""The frameworks whose files can be imported, and the tables by which a file is recognised."""
+UNITS = {"langgraph": "checkpoint", "google-adk": "event", "openai-agents": "item"}
+
+
+class Imported(NamedTuple):
+    """What was imported of one conversation."""
+
+    conversation: str
+    """Its id in the framework."""
+    session: str
+    """The name of our session."""
+    new: int
+    """How many checkpoints, events or items were new."""
+    there: int
+    """How many were on record already."""
+
+
+def take_in(
+    store: SessionStore, framework: str, url: str, *, progress: Callable[[int, int], None] | None = None
+) -> Iterator[Imported]:
+    """Import every conversation of a framework's own file; one result for each."""
+    if framework not in TABLES:
+        raise InvalidInput(
+            f"conversations of {framework!r:.40} cannot be imported", hint=f"use one of {', '.join(TABLES)}"
+        )
+    path = Path(unquote(url.removeprefix(SCHEME))).expanduser()
+    if "://" in str(url) and not url.startswith(SCHEME):
+        raise InvalidInput(f"{url!r:.80} is no SQLite file", hint=f"use {SCHEME}FILE, or the name of the file")
+    if not path.is_file():
+        raise InvalidInput(f"the file {path} does not exist")
+    with _opened(path) as database:
+        tables = {name for (name,) in database.execute(_statements()["tables"])}
+        if missing := [name for name in TABLES[framework] if name not in tables]:
+            raise InvalidInput(
+                f"{path} is not a store of {framework}: it has no table {missing[0]}", hint="name another file"
+            )
+        count = {"langgraph": "langgraph_count", "google-adk": "adk_count", "openai-agents": "openai_count"}
+        (total,) = database.execute(_statements()[count[framework]]).fetchone()
+        tick = _Ticking(total, progress)
+        reading = {"langgraph": _langgraph, "google-adk": _google_adk, "openai-agents": _openai_agents}[framework]
+        try:
+            yield from reading(store, database, tick)
+        except ValueError as problem:
+            if isinstance(problem, OnrecordError):
+                raise
+            unit = UNITS[framework]
+            raise InvalidInput(
+                f"{path} has a conversation with {'an' if unit[0] in 'ei' else 'a'} {unit} that cannot be read: "
+                f"{str(problem).partition(chr(10))[0]:.200}",
+                hint="what was imported before it is on record; mend or delete it in the file, then import again",
+            ) from None
+
+
+class _Ticking:
+    def __init__(self, total: int, progress: Callable[[int, int], None] | None) -> None:
+        self._total, self._progress, self._done = total, progress, 0
+
+    def __call__(self) -> None:
+        self._done += 1
+        if self._progress:
+            self._progress(self._done, self._total)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    try:
+        place = f"file:{quote(str(path.resolve()))}?mode=ro"
+        with closing(sqlite3.connect(place, uri=True, timeout=BUSY_SECONDS)) as database:
+            yield database
+    except sqlite3.Error as problem:
+        raise InvalidInput(f"{path} cannot be read as a SQLite file: {problem}") from None
+
+
+@cache
+def _statements() -> dict[str, str]:
+    text = (Path(__file__).parent / "sql" / "own_stores.sql").read_text(encoding="utf-8")
+    found = (block.partition("\n") for block in text.split("\n\n-- ")[1:])
+    return {head.partition(":")[0]: body for head, _, body in found}
+
+
+# LangGraph
+
+
+def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Iterator[Imported]:
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    from onrecord.frameworks.langgraph import OnrecordSaver
+
+    saver = OnrecordSaver(store)
+    read = JsonPlusSerializer(allowed_msgpack_modules=None)  # strict: no class is looked up by a stored name
+    cursor = database.execute(_statements()["langgraph_checkpoints"])
+    cursor.arraysize = 1
+    done: Imported | None = None
+    for rowid, thread_id, ns, id_, parent, kind, blob, about in cursor:
+        if done is None or done.conversation != thread_id:
+            if done is not None:
+                yield done
+            done = Imported(thread_id, session_name(thread_id), 0, 0)
+            saver.thread(thread_id).catch_up()
+            _refuse_other(store, done, bool(saver.thread(thread_id).nodes))
+        known = (ns, id_) in saver.thread(thread_id).nodes
+        if not known:
+            if kind != "msgpack":
+                raise InvalidInput(
+                    f"checkpoint {rowid} of thread {thread_id!r:.60} is kept as {kind!r:.20}",
+                    hint="save the thread once with a newer LangGraph, then import it",
+                )
+            checkpoint: Any = _with_numbers(read.loads_typed((kind, blob)))
+            config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": parent}}
+            saver.put(config, checkpoint, json.loads(about or b"{}"), checkpoint["channel_versions"])
+        _langgraph_writes(database, saver, read, (thread_id, ns, id_))
+        done = done._replace(new=done.new + (not known), there=done.there + known)
+        tick()
+    if done is not None:
+        yield done
+
+
+def _langgraph_writes(database: sqlite3.Connection, saver: Any, read: Any, key: tuple[str, str, str]) -> None:
+    """The writes of a checkpoint's tasks; those on record are left out by the saver."""
+    cursor = database.execute(_statements()["langgraph_writes"], key)
+    names = [column[0] for column in cursor.description]
+    tasks: dict[tuple[str, str], list[tuple[str, Any]]] = {}
+    for values in cursor:
+        one = dict(zip(names, values, strict=True))
+        of = tasks.setdefault((one["task_id"], one.get("task_path") or ""), [])
+        of.append((one["channel"], read.loads_typed((one["type"], one["value"]))))
+    config = {"configurable": dict(zip(("thread_id", "checkpoint_ns", "checkpoint_id"), key, strict=True))}
+    for (task, path), writes in tasks.items():
+        saver.put_writes(config, writes, task, path)
+
+
+def _with_numbers(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint with versions that are numbers, as our saver counts them; LangGraph's SQLite has texts."""
+    seen = {node: _numbers(of) for node, of in (checkpoint.get("versions_seen") or {}).items()}
+    return checkpoint | {
+        "channel_versions": _numbers(checkpoint.get("channel_versions") or {}), "versions_seen": seen,
+    }  # fmt: skip
+
+
+def _numbers(versions: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: int(one.partition(".")[0]) if isinstance(one, str) and one.partition(".")[0].isdigit() else one
+        for name, one in versions.items()
+    }
+
+
+# Google ADK
+
+
+def _google_adk(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Iterator[Imported]:
+    from onrecord.frameworks.google_adk import OnrecordSessionService
+
+    service = OnrecordSessionService(store)
+    for app, state in database.execute(_statements()["adk_app_states"]):
+        service.import_shared(app, None, json.loads(state))
+    for app, user, state in database.execute(_statements()["adk_user_states"]):
+        service.import_shared(app, user, json.loads(state))
+    for app, user, id_, state in database.execute(_statements()["adk_sessions"]).fetchall():
+        kept = service.kept(app, user, id_)
+        kept.catch_up()
+        done = Imported(id_, kept.name, 0, 0)
+        _refuse_other(store, done, kept.is_there)
+        service.import_session(kept, json.loads(state))
+        for (line,) in database.execute(_statements()["adk_events"], (app, user, id_)):
+            new = service.import_event(kept, line)
+            done = done._replace(new=done.new + new, there=done.there + (not new))
+            tick()
+        yield done
+
+
+# openai-agents
+
+
+def _openai_agents(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Iterator[Imported]:
+    for (id_,) in database.execute(_statements()["openai_sessions"]).fetchall():
+        kept = Conversation(store, FRAMEWORK, id_)
+        kept.catch_up()
+        done = Imported(id_, kept.name, 0, 0)
+        _refuse_other(store, done, bool(kept.entries))
+        items = {
+            f"sqlite/{number}": json.loads(text)
+            for number, text in database.execute(_statements()["openai_items"], (id_,))
+        }
+        new = {key: item for key, item in items.items() if key not in kept.entries}
+
+        def make(kept: Conversation = kept, new: dict[str, Any] = new) -> list[Draft]:
+            rows = [
+                row(number, key, item, said)
+                for number, (key, item) in enumerate(new.items())
+                if (said := neutral(item))
+            ]
+            data = kept.kept([as_line(item) for item in new.values()], [*new], rows)
+            return [kept.session.log.draft("payload.kept", data)] if new else []
+
+        if new:
+            kept.write(make)
+        for _item in items:
+            tick()
+        yield done._replace(new=len(new), there=len(items) - len(new))
+
+
+def _refuse_other(store: SessionStore, one: Imported, known: bool) -> None:  # noqa: FBT001  # one of two callers' facts
+    """Refuse to mix a conversation into a session of the same name that is not its own."""
+    if known:
+        return
+    found = store.named(one.session)
+    if found is None:
+        return
+    first = next(store.get(found.session).events(upto=1), None)
+    about = (first.data or {}).get("metadata") or {} if first else {}
+    if not isinstance(about, dict) or "framework" not in about:
+        raise Conflict(
+            f"there is a session {one.session!r} already, which is not the conversation {one.conversation!r:.60}",
+            hint="rename it, then import again",
+        )

@@ -1,0 +1,291 @@
+"""LangGraph: its long-term memory, a `BaseStore`, on the durable tier of a session.
+
+    graph = builder.compile(checkpointer=OnrecordSaver(store), store=OnrecordStore(store))
+
+Every value is a fact (`scratch.set`) of one session, so compaction and retention of transcripts do not touch it, and
+what was overwritten or deleted stays in the log. A batch is one durable step. `search` filters values and, given a
+`query`, ranks them by the words that they share with it: there is no vector index.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from onrecord.aio import settled
+from onrecord.errors import InvalidInput
+from onrecord.frameworks.conversation import Conversation
+from onrecord.frameworks.langgraph import called
+from onrecord.frameworks.langgraph_values import Pool, Values
+from onrecord.frameworks.requiring import required
+from onrecord.frameworks.speaking import speaking
+
+with required("langgraph", "langgraph langchain_core", "1.2"):
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        Item,
+        ListNamespacesOp,
+        PutOp,
+        SearchItem,
+        SearchOp,
+        validate_op_namespace,
+    )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from langgraph.store.base import MatchCondition, Op, Result, TTLConfig
+
+    from onrecord.log.events import Event
+    from onrecord.session.session_store import SessionStore
+
+FRAMEWORK = "langgraph-store"
+KIND = "scratch.set"
+MINUTE = 60_000_000
+"""In microseconds."""
+_WORD = re.compile(r"\w+")
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": lambda one, other: bool(one == other), "$ne": lambda one, other: bool(one != other),
+    "$gt": lambda one, other: float(one) > float(other), "$gte": lambda one, other: float(one) >= float(other),
+    "$lt": lambda one, other: float(one) < float(other), "$lte": lambda one, other: float(one) <= float(other),
+}  # fmt: skip
+
+Place = tuple[tuple[str, ...], str]
+"""Namespace and key of a value."""
+
+
+class Fact(NamedTuple):
+    """One value of the store."""
+
+    value: dict[str, Any]
+    created: int
+    updated: int
+    ttl: float | None
+    """Minutes after which it expires."""
+    expires: float | None
+
+
+class Memory(Conversation):
+    """All values of a store, as a fold of its session."""
+
+    KINDS: ClassVar[tuple[str, ...]] = (KIND,)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.facts: dict[Place, Fact] = {}
+
+    def _apply(self, event: Event) -> None:
+        data: Any = event.data if isinstance(event.data, dict) else {}
+        if data.get("vendor") != FRAMEWORK:
+            return
+        *namespace, key = json.loads(data["key"])
+        place = (tuple(namespace), key)
+        before = self.facts.get(place)
+        if data.get("value") is None:
+            self.facts.pop(place, None)
+            return
+        ttl = data.get("ttl")
+        self.facts[place] = Fact(
+            data["value"],
+            before.created if before else event.at,
+            before.updated if before and data.get("read") else event.at,
+            ttl,
+            None if ttl is None else event.at + ttl * MINUTE,
+        )
+
+
+class OnrecordStore(BaseStore):
+    """The long-term memory of graphs, in one session of ours; synchronous and asynchronous.
+
+    `types` names classes that values may contain, as for `OnrecordSaver`. `ttl` is LangGraph's own setting: values
+    expire by it (a read makes them last longer if it says `refresh_on_read`), and `sweep_ttl` retracts expired ones.
+    """
+
+    supports_ttl = True
+
+    @speaking(ValueError)
+    def __init__(
+        self, store: SessionStore, *, name: str = "langgraph-store", types: Collection[type] = (),
+        ttl: TTLConfig | None = None,
+    ) -> None:  # fmt: skip
+        self.ttl_config = ttl
+        self._refreshes = bool(ttl and ttl.get("refresh_on_read"))
+        self._values = Values(types)
+        self._memory = Memory(store, FRAMEWORK, name)
+
+    # The interface of LangGraph
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Answer the reads as of now, then write all values in one durable step."""
+        return called(partial(self._batch, list(ops)))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """The same on a thread, so that the event loop is never blocked."""
+        return await settled(partial(self.batch, list(ops)))
+
+    def sweep_ttl(self) -> int:
+        """Retract the values that have expired, and return how many there were."""
+        return called(self._sweep)
+
+    # How it is done
+
+    def _batch(self, ops: list[Op]) -> list[Result]:
+        for op in ops:
+            if not isinstance(op, GetOp | SearchOp | PutOp | ListNamespacesOp):
+                raise InvalidInput(f"{type(op).__name__} is no operation of a store")
+            validate_op_namespace(op)
+        memory = self._memory
+        with memory.lock:
+            memory.catch_up()
+            read: dict[Place, Fact] = {}
+            results = [self._answer(op, read) for op in ops]
+            puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+            written = [self._written(place, op) for place, op in puts.items()]
+            written += [_refreshed(place, fact) for place, fact in read.items() if place not in puts]
+            self._write([one for one in written if one is not None])
+            return results
+
+    def _write(self, payloads: list[dict[str, Any]]) -> None:
+        if payloads:
+            session = self._memory.open()
+            session.log.append(*(session.log.draft(KIND, one) for one in payloads))
+            self._memory.catch_up()
+
+    def _written(self, place: Place, op: PutOp) -> dict[str, Any] | None:
+        if op.value is None:
+            return _payload(place, None) if place in self._memory.facts else None
+        if not isinstance(op.value, dict):
+            raise InvalidInput(f"a value of the store must be a dict, not {type(op.value).__name__}")
+        value = self._values.encode(op.value, None)
+        return _payload(place, value) | ({} if op.ttl is None else {"ttl": op.ttl})
+
+    def _answer(self, op: Op, read: dict[Place, Fact]) -> Result:
+        if isinstance(op, GetOp):
+            place = (op.namespace, op.key)
+            fact = self._alive().get(place)
+            if fact is None:
+                return None
+            if op.refresh_ttl and self._refreshes and fact.ttl is not None:
+                read[place] = fact
+            return Item(**self._shown(place, fact))
+        if isinstance(op, SearchOp):
+            return self._found(op, read)
+        return self._namespaces(op) if isinstance(op, ListNamespacesOp) else None
+
+    def _alive(self) -> dict[Place, Fact]:
+        now = time.time() * 1e6
+        facts = self._memory.facts
+        return {place: fact for place, fact in facts.items() if fact.expires is None or fact.expires > now}
+
+    def _shown(self, place: Place, fact: Fact) -> dict[str, Any]:
+        return {
+            "namespace": place[0], "key": place[1], "value": self._values.decode(fact.value, _NOTHING),
+            "created_at": _moment(fact.created), "updated_at": _moment(fact.updated),
+        }  # fmt: skip
+
+    def _found(self, op: SearchOp, read: dict[Place, Fact]) -> list[SearchItem]:
+        prefix = tuple(op.namespace_prefix)
+        found: list[tuple[float | None, Place, Fact]] = []
+        wanted = _words(op.query) if op.query else None
+        for place, fact in self._alive().items():
+            if place[0][: len(prefix)] != prefix or not _fits(fact.value, op.filter or {}):
+                continue
+            found.append((_score(wanted, fact.value) if wanted else None, place, fact))
+        if wanted:
+            found.sort(key=lambda one: -(one[0] or 0.0))
+        page = found[op.offset : op.offset + op.limit]
+        if op.refresh_ttl and self._refreshes:
+            read.update({place: fact for _score_of, place, fact in page if fact.ttl is not None})
+        return [SearchItem(**self._shown(place, fact), score=score) for score, place, fact in page]
+
+    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        found = {namespace for namespace, _key in self._alive()}
+        for condition in op.match_conditions or ():
+            found = {one for one in found if _matches(one, condition)}
+        if op.max_depth is not None:
+            found = {one[: op.max_depth] for one in found}
+        return sorted(found)[op.offset : op.offset + op.limit]
+
+    def _sweep(self) -> int:
+        memory = self._memory
+        with memory.lock:
+            memory.catch_up()
+            expired = [place for place in memory.facts if place not in self._alive()]
+            self._write([_payload(place, None) for place in expired])
+            return len(expired)
+
+
+_NOTHING = Pool()
+
+
+def _payload(place: Place, value: Any) -> dict[str, Any]:
+    return {"vendor": FRAMEWORK, "key": json.dumps([*place[0], place[1]], ensure_ascii=False), "value": value}
+
+
+def _refreshed(place: Place, fact: Fact) -> dict[str, Any]:
+    """A value that was read, and expires later for it."""
+    return _payload(place, fact.value) | {"ttl": fact.ttl, "read": True}
+
+
+def _moment(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1e6, UTC)
+
+
+def _words(value: Any) -> set[str]:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return set(_WORD.findall(text.casefold()))
+
+
+def _score(wanted: set[str], value: Any) -> float:
+    """The part of the wanted words that a value has."""
+    return len(wanted & _words(value)) / len(wanted)
+
+
+def _fits(value: Any, wanted: dict[str, Any]) -> bool:
+    return all(_equals(_at(value, name), one) for name, one in wanted.items())
+
+
+def _at(value: Any, name: str) -> Any:
+    """A field; of fields inside of fields, the names are joined by dots."""
+    if not isinstance(value, dict) or name in value:
+        return value.get(name) if isinstance(value, dict) else None
+    first, _, rest = name.partition(".")
+    return _at(value.get(first), rest) if rest else None
+
+
+def _equals(value: Any, wanted: Any) -> bool:
+    """Whether a value is what a filter wants: equal, in every part that the filter names; or by an operator."""
+    if isinstance(wanted, dict):
+        if any(isinstance(name, str) and name.startswith("$") for name in wanted):
+            return all(_compared(name, value, one) for name, one in wanted.items())
+        return isinstance(value, dict) and all(_equals(value.get(name), one) for name, one in wanted.items())
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(value, list)
+            and len(value) == len(wanted)
+            and all(_equals(one, other) for one, other in zip(value, wanted, strict=True))
+        )
+    return bool(value == wanted)
+
+
+def _compared(operator: str, value: Any, wanted: Any) -> bool:
+    compare = _COMPARED.get(operator)
+    if compare is None:
+        raise InvalidInput(f"a filter cannot use {operator!r:.40}", hint=f"there are {', '.join(_COMPARED)}")
+    try:
+        return compare(value, wanted)
+    except (TypeError, ValueError):
+        return False
+
+
+def _matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
+    path = tuple(condition.path)
+    if len(namespace) < len(path):
+        return False
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return all(wanted in ("*", one) for one, wanted in zip(part, path, strict=True))

@@ -1,0 +1,150 @@
+"""Messages of pydantic-ai as JSON, read and made: what its two adapters share. Nothing of pydantic-ai is imported."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from onrecord.log.readings import condense, joined, reference, resolve, value_reference
+
+if TYPE_CHECKING:
+    from onrecord.log.items import Item
+
+CARRIED = "onrecord"
+"""In the metadata of a message: the position of the turn of another writer that it repeats."""
+NOT_STARTED = "not started: the process ended before {name} ran"
+
+
+def neutral(message: Any) -> list[Item]:
+    """What a message says, as neutral items."""
+    found: list[Item] = resolve(message, reading(message))
+    return found
+
+
+def reading(message: Any) -> list[Item]:
+    """The same; long texts and arguments refer to the message, so they are not searched for in it."""
+    parts = [(f"/parts/{at}", one) for at, one in enumerate(message.get("parts") or ()) if isinstance(one, dict)]
+    return _response(message, parts) if message.get("kind") == "response" else _request(message, parts)
+
+
+def _request(message: Any, parts: list[tuple[str, Any]]) -> list[Item]:
+    said: list[Item] = []
+    for at, part in parts:
+        kind = part.get("part_kind")
+        if kind in ("user-prompt", "system-prompt", "instruction"):
+            role = "user" if kind == "user-prompt" else "system"
+            said.append({"role": role, "content": _content(message, at, part)})
+        elif kind in ("tool-return", "retry-prompt"):
+            failed = {"error": True} if kind == "retry-prompt" or part.get("outcome") not in (None, "success") else {}
+            content = _content(message, at, part)
+            if part.get("tool_name"):
+                said.append({"role": "tool", "call": str(part.get("tool_call_id")), "content": content} | failed)
+            else:
+                said.append({"role": "user", "content": content})
+    return said
+
+
+def _response(message: Any, parts: list[tuple[str, Any]]) -> list[Item]:
+    texts: list[Any] = []
+    calls: list[dict[str, Any]] = []
+    said: list[Item] = []
+    for at, part in parts:
+        kind = part.get("part_kind")
+        if kind == "text":
+            texts.append(_content(message, at, part))
+        elif kind == "thinking" and part.get("content"):
+            said.append({"role": "assistant", "content": _content(message, at, part), "thinking": True})
+        elif kind in ("tool-call", "builtin-tool-call", "native-tool-call"):
+            call, name = str(part.get("tool_call_id")), str(part.get("tool_name"))
+            calls.append({"id": call, "name": name, "arguments": value_reference(f"{at}/args", part.get("args"))})
+        elif kind and kind != "thinking":
+            texts.append(f"[{kind}]")
+    if texts or calls:
+        content = joined(texts, "\n")
+        said.append({"role": "assistant", "content": content} | ({"tool_calls": calls} if calls else {}))
+    return said
+
+
+def _content(message: Any, at: str, part: Any) -> Any:
+    content = part.get("content", "")
+    if isinstance(content, str):
+        return reference(f"{at}/content", content)
+    if isinstance(content, list):
+        text = "\n".join(one if isinstance(one, str) else _short(one) for one in content)
+    else:
+        text = json.dumps(content, ensure_ascii=False)
+    return condense(message, text)
+
+
+def _short(part: Any) -> str:
+    """A file or another part of a prompt, in a few words."""
+    if isinstance(part, dict) and part.get("kind"):
+        return f"[{part['kind']}: {part.get('url') or part.get('media_type') or ''}]"
+    return json.dumps(part, ensure_ascii=False)
+
+
+def from_neutral(items: list[Item], position: int) -> list[dict[str, Any]]:
+    """Messages of pydantic-ai that say the same as a turn of another writer."""
+    made: list[dict[str, Any]] = []
+    names = {call["id"]: call["name"] for item in items for call in item.get("tool_calls") or ()}
+    for item in items:
+        if item.get("thinking"):
+            continue
+        if item["role"] == "assistant":
+            parts: list[Any] = [{"part_kind": "text", "content": _text(item)}] if _text(item) else []
+            parts += [
+                {"part_kind": "tool-call", "tool_name": call["name"], "args": call.get("arguments") or {},
+                 "tool_call_id": call["id"]}
+                for call in item.get("tool_calls") or ()
+            ]  # fmt: skip
+            made.append({"kind": "response", "parts": parts, "metadata": {CARRIED: position}})
+        elif item["role"] == "tool":
+            made.append(returned(item["call"], names.get(item["call"], "tool"), _text(item)) | _carried(position))
+        else:
+            kind = "user-prompt" if item["role"] == "user" else "system-prompt"
+            part = {"part_kind": kind, "content": _text(item), "timestamp": _now()}
+            made.append({"kind": "request", "parts": [part], **_carried(position)})
+    return made
+
+
+def _carried(position: int) -> dict[str, Any]:
+    return {"metadata": {CARRIED: position}}
+
+
+def returned(call: str, name: str, content: str) -> dict[str, Any]:
+    """A request with the result of one tool call."""
+    part = {
+        "part_kind": "tool-return", "tool_name": name, "tool_call_id": call, "content": content, "timestamp": _now(),
+    }  # fmt: skip
+    return {"kind": "request", "parts": [part]}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def _text(item: Item) -> str:
+    content = item.get("content")
+    if isinstance(content, list):
+        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        return "\n".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else ""
+
+
+def carried_of(line: str) -> int:
+    """The position of the turn that a stored message repeats; 0 if it repeats none."""
+    if f'"{CARRIED}"' not in line:
+        return 0
+    metadata = json.loads(line).get("metadata") or {}
+    return int(metadata.get(CARRIED) or 0) if isinstance(metadata, dict) else 0
+
+
+def unanswered(messages: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """The tool calls of these messages without a result: id and name of each."""
+    calls: dict[str, str] = {}
+    for message in messages:
+        for item in neutral(message):
+            calls.update((call["id"], call["name"]) for call in item.get("tool_calls") or ())
+            calls.pop(str(item.get("call")), None)
+    return list(calls.items())

@@ -1,0 +1,35 @@
+"""Our errors in the framework's own types: code, hint and message are ours, and a caller may catch either type."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import OnrecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def speaking(base: type[Exception], **more: Any) -> Iterator[None]:
+    """Raise our errors as the framework's own; on a constructor, as a decorator."""
+    try:
+        yield
+    except OnrecordError as problem:
+        raise theirs(problem, base, **more) from problem
+
+
+def theirs(problem: OnrecordError, base: type[Exception], **more: Any) -> Exception:
+    """The same error as the framework's own type; `more` is what the constructor of that type sets."""
+    bases: tuple[type, ...] = (type(problem), base)
+    mixed: Any = type(type(problem).__name__, bases, {"__str__": _told, "__module__": __name__})
+    made: Exception = mixed.__new__(mixed)
+    made.__dict__.update(problem.__dict__, **more)
+    made.args = problem.args
+    return made
+
+
+def _told(self: OnrecordError) -> str:
+    hint = f"; {self.hint}" if self.hint else ""
+    return f"{self.message} [{self.code}]{hint}"

@@ -1,0 +1,177 @@
+"""Conversations from the files of LangGraph and openai-agents; ADK's are in `test_google_adk.py`."""
+
+import asyncio
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import ormsgpack
+import pytest
+from agents import SQLiteSession
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import START, MessagesState, StateGraph
+
+import onrecord
+from onrecord.errors import Conflict, InvalidInput
+from onrecord.frameworks.importing import take_in
+from onrecord.frameworks.langgraph import OnrecordSaver
+from onrecord.frameworks.openai_agents import OnrecordSession
+
+TABLES = """
+CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, parent_checkpoint_id TEXT, type TEXT,
+    checkpoint BLOB, metadata BLOB, PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id));
+CREATE TABLE writes (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, task_id TEXT, idx INTEGER, channel TEXT,
+    type TEXT, value BLOB, PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx));
+"""
+"""As langgraph-checkpoint-sqlite makes them."""
+
+
+@pytest.fixture
+def store(tmp_path):
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as found:
+        yield found
+
+
+def talking(saver: Any) -> Any:
+    def model(state: MessagesState) -> Any:
+        return {"messages": [AIMessage(f"answer {len(state['messages'])}")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("model", model)
+    builder.add_edge(START, "model")
+    return builder.compile(checkpointer=saver)
+
+
+def at(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}}
+
+
+def filled(path: Path, saver: InMemorySaver) -> None:
+    """The file that LangGraph's SQLite saver would have of these threads, made with its own serialiser."""
+    dumps = JsonPlusSerializer().dumps_typed
+    with sqlite3.connect(path) as database:
+        database.executescript("DROP TABLE IF EXISTS checkpoints; DROP TABLE IF EXISTS writes;" + TABLES)
+        for one in reversed(list(saver.list(None))):
+            conf = one.config["configurable"]
+            key = (conf["thread_id"], conf["checkpoint_ns"], conf["checkpoint_id"])
+            parent = one.parent_config["configurable"]["checkpoint_id"] if one.parent_config else None
+            row = (*key, parent, *dumps(one.checkpoint), json.dumps(one.metadata).encode())
+            database.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            for index, (task, channel, value) in enumerate(one.pending_writes or ()):
+                database.execute(
+                    "INSERT INTO writes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*key, task, index, channel, *dumps(value))
+                )
+    database.close()
+
+
+def test_threads_of_langgraph_are_imported_once_and_continued(store, tmp_path):
+    """All checkpoints and writes arrive; a second import adds only what is new; the thread continues with our saver."""
+    theirs = InMemorySaver()
+    graph = talking(theirs)
+    for thread in ("a", "odd / é"):
+        graph.invoke({"messages": [HumanMessage("one")]}, at(thread))
+    filled(tmp_path / "own.db", theirs)
+    url = f"sqlite:///{tmp_path}/own.db"
+    seen: list[tuple[int, int]] = []
+    done = list(take_in(store, "langgraph", url, progress=lambda *of: seen.append(of)))
+    assert [(one.conversation, one.new, one.there) for one in done] == [("a", 3, 0), ("odd / é", 3, 0)]
+    assert seen[-1] == (6, 6)
+    ours = OnrecordSaver(store)
+    for one in theirs.list(at("a")):
+        same: Any = ours.get_tuple(one.config)
+        assert same.checkpoint["channel_values"] == one.checkpoint["channel_values"]
+        assert same.metadata == one.metadata
+        assert [w[1:] for w in same.pending_writes or ()] == [w[1:] for w in one.pending_writes or ()]
+    graph.invoke({"messages": [HumanMessage("two")]}, at("a"))
+    filled(tmp_path / "own.db", theirs)
+    assert [(one.new, one.there) for one in take_in(store, "langgraph", url)] == [(3, 3), (0, 3)]
+    position = store.get("a").head.position
+    assert [one.new for one in take_in(store, "langgraph", url)] == [0, 0]
+    assert store.get("a").head.position == position
+    said = talking(OnrecordSaver(store)).invoke({"messages": [HumanMessage("three")]}, at("a"))["messages"]
+    assert [one.content for one in said] == ["one", "answer 1", "two", "answer 3", "three", "answer 5"]
+
+
+def test_a_class_that_is_named_in_a_file_is_not_called(store, tmp_path):
+    """A checkpoint whose bytes name a function is imported as data, or refused; nothing runs."""
+    theirs = InMemorySaver()
+    talking(theirs).invoke({"messages": [HumanMessage("one")]}, at("a"))
+    filled(tmp_path / "own.db", theirs)
+    canary = tmp_path / "canary"
+    bomb = ormsgpack.Ext(0, ormsgpack.packb(("os", "system", f"touch {canary}")))
+    with sqlite3.connect(tmp_path / "own.db") as database:
+        values: dict[str, Any] = {"v": 4, "id": "x", "ts": "", "channel_values": {"n": bomb}, "channel_versions": {}}
+        packed = ormsgpack.packb(values | {"versions_seen": {}})
+        database.execute("INSERT INTO checkpoints VALUES ('a', '', 'x', NULL, 'msgpack', ?, '{}')", (packed,))
+    database.close()
+    list(take_in(store, "langgraph", str(tmp_path / "own.db")))
+    assert not canary.exists()
+
+
+def test_conversations_of_openai_agents_are_imported_once(store, tmp_path):
+    """Items arrive in their order, later ones with the next import, and are read by our session and the transcript."""
+    path = tmp_path / "own.db"
+
+    def say(*texts: str) -> None:
+        own = SQLiteSession("s", path)
+        asyncio.run(own.add_items([{"role": "user", "content": text} for text in texts]))
+        own.close()
+
+    say("one", "two")
+    assert [(one.session, one.new, one.there) for one in take_in(store, "openai-agents", str(path))] == [("s", 2, 0)]
+    say("three")
+    assert [(one.new, one.there) for one in take_in(store, "openai-agents", str(path))] == [(1, 2)]
+    items: Any = asyncio.run(OnrecordSession("s", store).get_items())
+    assert [item["content"] for item in items] == ["one", "two", "three"]
+    assert [item["content"] for item in store.get("s").transcript().items] == ["one", "two"]  # the last turn is open
+
+
+def test_conversations_of_openai_agents_are_imported_without_its_sdk(store, tmp_path, monkeypatch):
+    """The file is read as data: where openai-agents is not installed, its conversations can be imported all the same."""
+    own = SQLiteSession("s", tmp_path / "own.db")
+    asyncio.run(own.add_items([{"role": "user", "content": "hi"}]))
+    own.close()
+    for name in [one for one in sys.modules if one.partition(".")[0] == "agents" or one.endswith(".openai_agents")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "agents", None)
+    assert [one.new for one in take_in(store, "openai-agents", str(tmp_path / "own.db"))] == [1]
+
+
+def test_a_row_that_cannot_be_read_is_one_sentence(store, tmp_path):
+    """A damaged item is named as what it is; the conversations before it are on record."""
+    for name in ("a", "b"):
+        own = SQLiteSession(name, tmp_path / "own.db")
+        asyncio.run(own.add_items([{"role": "user", "content": "hi"}]))
+        own.close()
+    with sqlite3.connect(tmp_path / "own.db") as database:
+        database.execute("UPDATE agent_messages SET message_data = '{\"role\":' WHERE session_id = 'b'")
+    database.close()
+    found = take_in(store, "openai-agents", str(tmp_path / "own.db"))
+    assert next(found).conversation == "a"
+    with pytest.raises(InvalidInput, match="has a conversation with an item that cannot be read: Expecting value"):
+        next(found)
+
+
+def test_a_wrong_file_is_one_sentence(store, tmp_path):
+    """No file, no SQLite, no such tables, another scheme, a session of another kind: each says what is wrong."""
+    (tmp_path / "text").write_text("no database, but long enough to be one" * 40)
+    sqlite3.connect(tmp_path / "empty.db").close()
+    for framework, what, error, words in (
+        ("langgraph", tmp_path / "nothing", InvalidInput, "does not exist"),
+        ("langgraph", tmp_path / "text", InvalidInput, "cannot be read as a SQLite file"),
+        ("google-adk", tmp_path / "empty.db", InvalidInput, "is not a store of google-adk: it has no table sessions"),
+        ("langgraph", "postgres://x/y", InvalidInput, "is no SQLite file"),
+        ("crewai", "x", InvalidInput, "conversations of 'crewai' cannot be imported"),
+    ):
+        with pytest.raises(error, match=words):
+            list(take_in(store, framework, str(what)))
+    store.create("s")
+    own = SQLiteSession("s", tmp_path / "own.db")
+    asyncio.run(own.add_items([{"role": "user", "content": "hi"}]))
+    own.close()
+    with pytest.raises(Conflict, match="there is a session 's' already"):
+        list(take_in(store, "openai-agents", str(tmp_path / "own.db")))

@@ -1,0 +1,214 @@
+"""Strands' `Storage` on our log. Its own storage and snapshot tests are run by `./dev frameworks strands-storage`."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from strands import Agent
+from strands.models import Model
+from strands.session.snapshot_session_manager import SnapshotSessionManager
+from strands.types.exceptions import StorageError
+
+import onrecord
+from onrecord.frameworks.strands_storage import OnrecordStorage
+from tests.frameworks.disks import full_disk
+from tests.frameworks.sharing import check_shared
+from tests.stores import url_of
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "strands_snapshot_refund.py"
+KEY = "session/s/scopes/agent/default/snapshots/snapshot_latest.json"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request, tmp_path):
+    with onrecord.connect(url_of(request.param, request, tmp_path), project="p") as found:
+        yield found
+
+
+class Echo(Model):  # type: ignore[misc]  # checked without Strands
+    """Says how many messages it was given."""
+
+    def update_config(self, **_config: Any) -> None:
+        """There is nothing to configure."""
+
+    def get_config(self) -> dict[str, Any]:
+        """There is nothing configured."""
+        return {}
+
+    def structured_output(self, *_arguments: Any, **_more: Any) -> Any:
+        """Not used here."""
+        raise NotImplementedError
+
+    async def stream(self, messages: Any, *_arguments: Any, **_more: Any) -> AsyncIterator[Any]:
+        """One answer."""
+        yield {"messageStart": {"role": "assistant"}}
+        yield {"contentBlockStart": {"start": {}}}
+        yield {"contentBlockDelta": {"delta": {"text": f"read {len(messages)}"}}}
+        yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "end_turn"}}
+
+
+def agent_on(storage: Any, **options: Any) -> Any:
+    manager = SnapshotSessionManager("s", storage=storage, **options)
+    return Agent(model=Echo(), session_manager=manager, callback_handler=None)
+
+
+def test_values_come_back_byte_for_byte_under_every_key(store):
+    """Text, bytes, JSON in any spacing and empty values; deleted ones are gone, and keys are listed in order."""
+    values = {"a": b"", "b/c": b"\x00\xff", "m.json": b'{"data":{"messages":[]}}', "é": "für".encode(), KEY: b"{ }"}
+
+    async def story() -> None:
+        ours = OnrecordStorage(store)
+        for key, value in values.items():
+            await ours.write(key, value)
+            await ours.write(key, value)
+        again = OnrecordStorage(store)
+        assert {key: await again.read(key) for key in values} == values
+        assert await again.list("") == sorted(values)
+        assert await again.list("session/") == [KEY]
+        await again.delete("b/c")
+        await again.delete("nothing")
+        assert await OnrecordStorage(store).read("b/c") is None
+        assert await ours.list("b") == []
+
+    asyncio.run(story())
+    assert store.get("s").verify().ok
+
+
+def test_an_agent_resumes_and_each_message_is_kept_once(store):
+    """Twenty turns with a snapshot after each message: another agent reads them all; the log has each message once."""
+    agent = agent_on(OnrecordStorage(store), save_latest_on="message")
+    for number in range(20):
+        agent(f"question {number}")
+    again = agent_on(OnrecordStorage(store))
+    assert str(again("and?")).strip() == "read 41"
+    kept = [event for event in store.get("s").events() if event.kind == "payload.kept"]
+    assert sum(len(event.data["lines"]) - 1 for event in kept) == 42
+    said = [text for number in range(20) for text in (f"question {number}", f"read {number * 2 + 1}")]
+    check_shared(store, "s", [*said, "and?", "read 41"])
+
+
+def test_equal_messages_are_all_shown_and_a_redacted_one_is_not(store):
+    """The same words twice are two messages of the transcript, also after a trim; what a snapshot replaced is hidden."""
+
+    def snapshot(*texts: str) -> bytes:
+        said = [{"role": "user", "content": [{"text": text}]} for text in texts]
+        return json.dumps({"data": {"messages": said}}).encode()
+
+    def shown() -> list[str]:
+        transcript = store.get("s").transcript()
+        return [item["content"] for turn in (*transcript.committed, *transcript.provisional) for item in turn.items]
+
+    async def story() -> None:
+        ours = OnrecordStorage(store)
+        for texts in (["yes"], ["yes", "no"], ["yes", "no", "yes"], ["no", "yes"], ["no", "yes", "555"]):
+            await ours.write(KEY, snapshot(*texts))
+            assert await OnrecordStorage(store).read(KEY) == snapshot(*texts)
+        assert shown() == ["yes", "no", "yes", "555"]
+        await ours.write(KEY, snapshot("no", "yes", "[redacted]"))
+        assert await OnrecordStorage(store).read(KEY) == snapshot("no", "yes", "[redacted]")
+
+    asyncio.run(story())
+    assert shown() == ["yes", "no", "yes", "[redacted]"]
+
+
+@pytest.mark.parametrize("policy", ["refuse", "queue", "fork"])
+def test_a_worker_that_was_overtaken_is_refused_queued_or_forked(store, policy):
+    """Two workers restored the same snapshot: the second write is what was chosen, and nothing is lost silently."""
+    agent_on(OnrecordStorage(store))("begin")
+    mine = OnrecordStorage(store, on_conflict=policy)
+    one, two = agent_on(mine), agent_on(OnrecordStorage(store))
+    two("yours")
+    if policy == "refuse":
+        with pytest.raises(StorageError, match=r"another worker wrote.*\[log_moved\]; load the session again"):
+            one("mine")
+    else:
+        one("mine")
+    here = [message["content"][0]["text"] for message in agent_on(OnrecordStorage(store)).messages]
+    assert here[2] == ("mine" if policy == "queue" else "yours")
+    if policy == "fork":
+        (name,) = mine.forks
+        assert [item["content"] for item in store.get(name).transcript().items][2] == "mine"
+
+
+def test_inside_alone_others_are_refused_wait_or_work_in_a_fork(store):
+    """The lease of a session by each policy; a worker that lost it meanwhile cannot write."""
+
+    async def story() -> None:
+        mine = OnrecordStorage(store)
+        queued, forking = (OnrecordStorage(store, on_conflict=policy) for policy in ("queue", "fork"))
+        async with mine.alone("s"):
+            await mine.write(KEY, b"one")
+            with pytest.raises(StorageError, match=r"\[lease_held\]"):
+                async with OnrecordStorage(store).alone("s"):
+                    pass
+            async with forking.alone("s"):
+                assert await forking.read(KEY) == b"one"
+                await forking.write(KEY, b"aside")
+            assert (forking.forks, await mine.read(KEY)) == (["s-fork-1"], b"one")
+            waiting = asyncio.ensure_future(queued.alone("s").__aenter__())
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            store.open("s", agent="main", takeover=True).leave()
+            with pytest.raises(StorageError, match=r"\[lease_lost\]"):
+                await mine.write(KEY, b"too late")
+        await waiting
+        await queued.write(KEY, b"two")
+        assert await OnrecordStorage(store).read(KEY) == b"two"
+        assert await forking.read(KEY) == b"aside"
+
+    asyncio.run(story())
+
+
+def test_bad_input_is_an_error_of_strands_and_writes_nothing(store):
+    """Wrong keys, wrong types, a closed session: StorageError with our code; the value is as before."""
+
+    async def story() -> None:
+        ours = OnrecordStorage(store)
+        for key in ("", "../x", "a\\b"):
+            with pytest.raises(StorageError):
+                await ours.write(key, b"x")
+        with pytest.raises(StorageError, match=r"a value is bytes, not str \[invalid_input\]"):
+            await ours.write(KEY, "text")  # type: ignore[arg-type]  # that is the point
+        assert store.named("s") is None
+        await ours.write(KEY, b"one")
+        store.get("s").close("done")
+        with pytest.raises(StorageError, match=r"\[session_closed\]"):
+            await ours.write(KEY, b"two")
+        assert await OnrecordStorage(store).read(KEY) == b"one"
+
+    asyncio.run(story())
+
+
+def test_a_killed_tool_is_on_record_and_does_not_run_again(tmp_path):
+    """Killed inside the tool: the snapshot has the call, the ledger its unknown outcome; one payment."""
+    command = [sys.executable, "-W", "ignore", str(EXAMPLE), str(tmp_path)]
+    killed = subprocess.run([*command, "--kill"], capture_output=True, text=True, check=False, timeout=100)
+    assert killed.returncode == -9, killed.stderr
+    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
+    assert "on record: 2 messages" in again
+    assert "outcome unknown: ['strands-storage/call-1']" in again
+    assert (tmp_path / "payments.txt").read_text() == "order 42\n"
+
+
+def test_a_full_disk_is_an_error_of_strands_and_leaves_nothing(tmp_path):
+    """A write that finds no room is a StorageError with our code; the value before it is still there."""
+
+    async def story(store: Any) -> None:
+        ours = OnrecordStorage(store)
+        await ours.write(KEY, b"one")
+        with full_disk(), pytest.raises(StorageError, match=r"\[store_error\]"):
+            await ours.write(KEY, b"two" * 9_000)
+        assert await OnrecordStorage(store).read(KEY) == b"one"
+        await ours.write(KEY, b"three")
+        with pytest.raises(StorageError, match=r"\[too_large\]"):
+            await ours.write(KEY, b"x" * 70_000_000)
+        assert await OnrecordStorage(store).read(KEY) == b"three"
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        asyncio.run(story(store))

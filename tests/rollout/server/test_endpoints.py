@@ -1,0 +1,251 @@
+"""The endpoints of OpenAI's protocols, used by OpenAI's own client: the same turns, the same exact ids."""
+
+import json
+from typing import Any
+
+import openai
+import pytest
+
+from tests.rollout.server.places import CALL, USER, code_of, ids_of, says, streams
+from tests.rollout.server.test_streaming import until
+
+TOOL = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {}}}
+
+
+@pytest.fixture
+def connect():
+    """OpenAI's client for a session."""
+    made = []
+
+    def connect(proxy, session=None):
+        session = session or proxy.new()
+        url = f"{proxy.url}/sessions/{session}/v1"
+        made.append(openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=90))
+        return made[-1], session
+
+    yield connect
+    for client in made:
+        client.close()
+
+
+def thinks(engine, asked):
+    status, headers, body = says("Let me add these.", calls=[CALL], finish="tool_calls")(engine, asked)
+    body["choices"][0]["message"]["reasoning_content"] = "I add."
+    return status, headers, body
+
+
+# Completions
+
+
+def test_text_completions_continue_the_sampled_ids(proxy, engine, tokenizer, connect):
+    """A client that sends its prompt, the answer and more text gets a prompt of the recorded ids and the new ones."""
+    client, session = connect(proxy)
+    engine.script.extend([says("one two"), says("Fine.")])
+    first = client.completions.create(model="policy", prompt="Count:", max_tokens=9, temperature=0.5)
+    assert (first.object, first.choices[0].text, first.choices[0].finish_reason) == (
+        "text_completion",
+        "one two",
+        "stop",
+    )
+    assert engine.prompts()[0] == ids_of(tokenizer, "Count:")
+    assert (engine.requests[0]["max_tokens"], engine.requests[0]["temperature"]) == (9, 0.5)
+    client.completions.create(model="policy", prompt="Count:one two<|im_end|> and three:", max_tokens=9)
+    done, then = proxy.record(session)["records"]
+    assert engine.prompts()[1] == done["prompt_ids"] + done["output_ids"] + ids_of(tokenizer, " and three:")
+    assert then["keep"] == len(done["prompt_ids"] + done["output_ids"])
+    assert first.usage.completion_tokens == len(done["output_ids"])
+
+
+def test_prompts_of_ids(proxy, engine, tokenizer, connect):
+    """A prompt of token ids is used as it is; one that repeats the recorded ids continues them."""
+    client, session = connect(proxy)
+    ids = ids_of(tokenizer, "Count:")
+    first = client.completions.create(model="policy", prompt=ids, logprobs=0)
+    (done,) = proxy.record(session)["records"]
+    assert engine.prompts() == [ids]
+    assert first.choices[0].logprobs.tokens == [f"token_id:{id}" for id in done["output_ids"]]
+    assert first.choices[0].logprobs.token_logprobs == done["logprobs"]
+    more = [*ids, *done["output_ids"], 7, 8]
+    client.completions.create(model="policy", prompt=more)
+    assert engine.prompts()[1] == more
+    assert [one["status"] for one in proxy.record(session)["records"]] == ["COMPLETED", "COMPLETED"]
+
+
+def test_a_lost_completion_is_given_again(proxy, engine):
+    """The same prompt gets the recorded answer, byte for byte; another one replaces the turn."""
+    session = proxy.new()
+    path = f"/sessions/{session}/v1/completions"
+    one, two = (proxy.http.post(path, json={"model": "policy", "prompt": "Count:"}) for _ in range(2))
+    assert one.content == two.content
+    assert len(engine.requests) == 1
+    other = proxy.http.post(path, json={"model": "policy", "prompt": "Sing:"})
+    assert other.status_code == 200
+    assert proxy.record(session)["discarded"]["turns"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [({"prompt": ""}, "prompt"), ({"prompt": ["a", "b"]}, "one prompt"), ({"prompt": "a", "echo": True}, "echo"),
+     ({"prompt": "a", "n": 2}, "n must be 1"), ({"prompt": [-1]}, "negative"), ({}, "prompt")],
+)  # fmt: skip
+def test_completions_that_cannot_be_turns(proxy, engine, fields, word):
+    """They are refused with the reason, and the engine is not asked."""
+    refused = proxy.http.post(f"/sessions/{proxy.new()}/v1/completions", json={"model": "policy", **fields})
+    assert code_of(refused) == (400, "invalid_input")
+    assert word in refused.json()["error"]["message"]
+    assert engine.requests == []
+
+
+def test_text_and_chat_do_not_mix(proxy):
+    """A session has chat turns or text turns: the ids of one make no sense behind the other."""
+    session = proxy.new()
+    proxy.chat(session, [USER])
+    refused = proxy.http.post(f"/sessions/{session}/v1/completions", json={"model": "policy", "prompt": "Count:"})
+    assert code_of(refused) == (400, "invalid_input")
+    other = proxy.new()
+    proxy.http.post(f"/sessions/{other}/v1/completions", json={"model": "policy", "prompt": "Count:"})
+    assert code_of(proxy.chat(other, [USER])) == (400, "invalid_input")
+
+
+def test_a_text_that_looks_like_a_call_stays_text(start, engine, connect):
+    """A completion is the text that was sampled, calls and thinking included."""
+    client, _session = connect(start(dialect="vllm-completions"))
+    text = '<tool_call>{"name": "add", "arguments": {}}</tool_call>'
+    engine.script.append(streams("So: ", text))
+    chunks = list(client.completions.create(model="policy", prompt="Call:", stream=True))
+    assert "".join(chunk.choices[0].text for chunk in chunks) == "So: " + text
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+# Chat, with OpenAI's client
+
+
+def test_a_chat_stream_in_openais_client(start, engine, connect):
+    """OpenAI's client reads the chunks while the engine generates."""
+    proxy = start(dialect="vllm")
+    client, session = connect(proxy)
+    engine.script.append(streams("Let me", " add.", wait=1))
+    stream = client.chat.completions.create(
+        model="policy", messages=[USER], stream=True, stream_options={"include_usage": True}
+    )
+    text, chunks = "", []
+    for chunk in stream:
+        chunks.append(chunk)
+        text += (chunk.choices[0].delta.content or "") if chunk.choices else ""
+        if text == "Let me":
+            until(lambda: proxy.record(session)["tokens_so_far"])
+            engine.go_on.set()
+    assert text == "Let me add."
+    assert chunks[-1].usage.completion_tokens == len(proxy.record(session)["records"][0]["output_ids"])
+
+
+def test_an_error_in_a_stream_is_raised_by_openais_client(start, engine, connect):
+    """A stream that breaks is an exception for the agent, not a short answer."""
+    client, _session = connect(start(dialect="vllm"))
+    engine.script.append(streams("Let me", end=False))
+    with pytest.raises(openai.APIError, match="stream ended"):
+        list(client.chat.completions.create(model="policy", messages=[USER], stream=True))
+
+
+# Responses
+
+
+def test_a_conversation_of_responses(proxy, engine, connect):
+    """Reasoning, text, calls and results go both ways, and every prompt continues the sampled ids."""
+    client, session = connect(proxy)
+    engine.script.extend([thinks, says("The result is 42."), says("Bye.")])
+    asked = [{"role": "user", "content": USER["content"]}]
+    first = client.responses.create(
+        model="policy", input=asked, instructions="Be brief.", tools=[TOOL], max_output_tokens=99, tool_choice="auto"
+    )
+    assert [item.type for item in first.output] == ["reasoning", "message", "function_call"]
+    assert (first.status, first.output_text) == ("completed", "Let me add these.")
+    call = first.output[2]
+    assert (call.name, json.loads(call.arguments), call.call_id) == ("add", {"a": 17, "b": 25}, CALL["id"])
+    assert engine.requests[0]["max_completion_tokens"] == 99
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "42"}
+    asked += [*[item.model_dump(exclude_none=True) for item in first.output], result]
+    second = client.responses.create(model="policy", input=asked, instructions="Be brief.", tools=[TOOL])
+    assert second.output_text == "The result is 42."
+    third = client.responses.create(model="policy", input="Bye", previous_response_id=second.id, tools=[TOOL])
+    assert third.output_text == "Bye."
+    records = proxy.record(session)["records"]
+    assert [one["base"] for one in records] == [0, 1, 2]
+    ids: list[int] = []
+    for record, prompt in zip(records, engine.prompts(), strict=True):
+        ids = ids[: record["keep"]] + record["prompt_ids"]
+        assert ids == prompt
+        ids = ids + record["output_ids"]
+    assert second.usage.output_tokens == len(records[1]["output_ids"])
+
+
+def test_a_stream_of_responses(start, engine, connect):
+    """OpenAI's client reads the events while the engine generates; the last one has the whole response."""
+    proxy = start(dialect="vllm")
+    client, session = connect(proxy)
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    engine.script.append(streams("Let me", " add.", wait=1, calls=[call]))
+    events, text = [], ""
+    with client.responses.stream(model="policy", input="What is 17 plus 25?") as stream:
+        for event in stream:
+            events.append(event)
+            if event.type == "response.output_text.delta":
+                text += event.delta
+            if text == "Let me" and not engine.go_on.is_set():
+                until(lambda: proxy.record(session)["tokens_so_far"])
+                engine.go_on.set()
+        whole = stream.get_final_response()
+    assert (text, whole.output_text) == ("Let me add.", "Let me add.")
+    assert [item.type for item in whole.output] == ["message", "function_call"]
+    assert whole.output[1].arguments == '{"a": 1}'
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[-1].type == "response.completed"
+    assert events[-1].response.usage.output_tokens == len(proxy.record(session)["records"][0]["output_ids"])
+
+
+def test_a_response_that_ran_out_of_tokens(proxy, engine, connect):
+    """It is incomplete, and says why."""
+    client, _session = connect(proxy)
+    engine.script.append(says("Let me", finish="length"))
+    made = client.responses.create(model="policy", input="Count", max_output_tokens=1)
+    assert (made.status, made.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [({"input": 3}, "items"), ({"input": "a", "background": True}, "background"),
+     ({"input": "a", "previous_response_id": "resp_x"}, "no response"),
+     ({"input": [{"type": "image"}]}, "type 'image'"),
+     ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "text"),
+     ({"input": "a", "tools": [{"type": "web_search"}]}, "function")],
+)  # fmt: skip
+def test_responses_that_cannot_be_turns(proxy, engine, fields, word):
+    """They are refused with the reason, and the engine is not asked."""
+    refused = proxy.http.post(f"/sessions/{proxy.new()}/v1/responses", json={"model": "policy", **fields})
+    assert code_of(refused) == (400, "invalid_input")
+    assert word in refused.json()["error"]["message"]
+    assert engine.requests == []
+
+
+def test_a_stream_in_anthropics_protocol(start, engine):
+    """Its events come while the engine generates, too, and add up to the message."""
+    import anthropic
+
+    proxy = start(dialect="vllm")
+    session = proxy.new()
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    engine.script.append(streams("Let me", " add.", wait=1, calls=[call]))
+    url = f"{proxy.url}/sessions/{session}"
+    with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0) as client:
+        asked: dict[str, Any] = {"model": "policy", "max_tokens": 64, "messages": [USER]}
+        with client.messages.stream(**asked) as stream:
+            for text in stream.text_stream:
+                if text == "Let me":
+                    until(lambda: proxy.record(session)["tokens_so_far"])
+                    engine.go_on.set()
+            made = stream.get_final_message()
+    told, called = (block.model_dump() for block in made.content)
+    assert told["text"] == "Let me add."
+    assert (called["name"], called["input"]) == ("add", {"a": 1})
+    assert made.stop_reason == "tool_use"
+    assert made.usage.output_tokens == len(proxy.record(session)["records"][0]["output_ids"])
