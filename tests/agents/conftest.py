@@ -3,15 +3,12 @@
 import json
 import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onrecord.connection import connect
-from onrecord.machine import started
 from onrecord.session.handle import Session
 from onrecord.session.session_store import SessionStore
 from tests.cli.conftest import Command
@@ -74,17 +71,3 @@ def bytecode(tmp_path_factory) -> Path:
 @pytest.fixture
 def desk(tmp_path, bytecode) -> Desk:
     return Desk(tmp_path, bytecode)
-
-
-def until(met: Callable[[], Any], patience: float = 90.0) -> Any:
-    """Wait for an effect of another process; return it."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        if found := met():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not happen in time")
-
-
-def gone(pid: int) -> bool:
-    return bool(until(lambda: started(pid) is None))

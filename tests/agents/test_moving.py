@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import Desk, until
+from tests.agents.conftest import Desk
+from tests.waiting import until
 
 
 def converse(desk: Desk, text: str, cwd: Path | None = None) -> str:

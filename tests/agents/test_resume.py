@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onrecord.machine import started
-from tests.agents.conftest import gone, until
+from tests.waiting import until, until_gone
 
 
 @pytest.fixture
@@ -289,4 +289,4 @@ def test_what_a_killed_run_left_running_is_ended_before_the_next(desk, tmp_path)
     done = desk.run("resume", "fix", "-p", "Go on")
     assert done.code == 0, done
     assert "left running" in done.err
-    assert gone(tool)
+    until_gone(tool)

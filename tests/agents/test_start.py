@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onrecord import machine
-from tests.agents.conftest import gone, until
+from tests.waiting import until, until_gone
 
 
 def test_a_headless_run_is_on_record_from_its_id_to_its_end(desk):
@@ -99,7 +99,7 @@ def test_what_a_killed_agent_left_running_is_ended(desk, tmp_path):
     """A tool's process in its own session does not outlive a killed agent (T12)."""
     desk.plan(f"tool-then-die {tmp_path}/child")
     assert desk.run("start", "claude", "--name", "fix", "-p", "go").code == 137
-    assert gone(int((tmp_path / "child").read_text()))
+    until_gone(int((tmp_path / "child").read_text()))
 
 
 def test_ending_the_wrapper_ends_the_agent_and_says_so(desk, tmp_path):
@@ -109,7 +109,7 @@ def test_ending_the_wrapper_ends_the_agent_and_says_so(desk, tmp_path):
         pid = int(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
         wrapper.send_signal(signal.SIGTERM)
         wrapper.communicate(timeout=90)
-    assert gone(pid)
+    until_gone(pid)
     assert [stop["cause"] for stop in desk.interruptions("fix")] == ["killed"]
 
 

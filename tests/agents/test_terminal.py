@@ -13,8 +13,8 @@ import pytest
 
 from onrecord.agents.mirroring import kept
 from onrecord.machine import started
-from tests.agents.conftest import until
 from tests.forking import SCRIPT
+from tests.waiting import until
 
 
 class Terminal:

@@ -10,7 +10,7 @@ import pytest
 
 from onrecord.agents import waiting
 from onrecord.agents.wrapping import Ask, record_prompt
-from tests.agents.conftest import until
+from tests.waiting import until
 
 
 @pytest.fixture

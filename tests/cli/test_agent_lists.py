@@ -8,8 +8,9 @@ import pytest
 
 from onrecord.crew.running import Crew
 from onrecord.crew.team_file import CREW, read_team
-from tests.agents.conftest import Desk, until
+from tests.agents.conftest import Desk
 from tests.cli.test_lists import AGENT, HOSTILE, LONG, WINDOWS, cells, shown_lines
+from tests.waiting import until
 
 TEAM = f"""
 [team]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from onrecord.surfaces.cli.main import main
+from tests.waiting import until_gone
 
 GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
 
@@ -90,10 +91,12 @@ def test_a_lost_run_is_lost_in_state_md(here, look):
     dying = (
         "import os, signal, sys; from onrecord.surfaces.cli.main import main; "
         "from onrecord.work.running import SuspendedCommand; "
-        "SuspendedCommand.go = lambda *_a, **_o: os.kill(os.getpid(), signal.SIGKILL); main(sys.argv[1:])"
+        "SuspendedCommand.go = lambda it, **_o: print(it.pid, flush=True) or os.kill(os.getpid(), signal.SIGKILL); "
+        "main(sys.argv[1:])"
     )
-    subprocess.run([*python(dying), "run", "--", "true"], check=False, stderr=subprocess.DEVNULL)
+    killed = subprocess.run([*python(dying), "run", "--", "true"], check=False, stdout=subprocess.PIPE)
     assert "Status: RUNNING" in here.state, "it was written before the process started"
+    until_gone(int(killed.stdout))  # the suspended process ends with the one that suspended it
     here(*look)
     assert "attempt 1 Status: LOST: `true`" in here.state
     assert "attempt 1 lost; unresolved" in (here.project / ".onrecord" / "NOTE.md").read_text()

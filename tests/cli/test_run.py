@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from onrecord.machine import started
 from tests.forking import SCRIPT
+from tests.waiting import until, until_gone
 
 PYTHON = sys.executable
 
@@ -27,13 +27,6 @@ def lab(command):
 
 def attempts(lab):
     return lab.data("attempt", "list", kind="attempts")
-
-
-def wait_for(condition, patience=20.0):
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def test_a_run_that_succeeds(lab):
@@ -149,7 +142,7 @@ def test_ctrl_c_in_a_terminal(lab):
     if child == 0:
         os.chdir(lab.project)
         os.execve(SCRIPT, [str(SCRIPT), "run", "--", "sh", "-c", script], lab.environment)
-    wait_for(lambda: (lab.place / "child").exists() and (lab.place / "child").read_text().strip())
+    until(lambda: (lab.place / "child").exists() and (lab.place / "child").read_text().strip())
     os.write(terminal, b"\x03")
     shown = b""
     while True:
@@ -163,7 +156,7 @@ def test_ctrl_c_in_a_terminal(lab):
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
     assert b"begun" in shown
-    wait_for(lambda: started(int((lab.place / "child").read_text())) is None)
+    until_gone(int((lab.place / "child").read_text()))
     (one,) = attempts(lab)
     assert (one["status"], one["error"]) == ("interrupted", None)
     assert one["reason"].startswith("interrupted with Ctrl-C (SIGINT)")
@@ -172,7 +165,7 @@ def test_ctrl_c_in_a_terminal(lab):
 def test_a_harness_that_gives_up_leaves_no_running_attempt(lab):
     """SIGTERM to onrecord ends the command and settles the attempt before onrecord ends."""
     process = lab.started("run", "--", "sh", "-c", f"touch {lab.place}/ready; sleep 60")
-    wait_for((lab.place / "ready").exists)
+    until((lab.place / "ready").exists)
     process.terminate()
     process.communicate(timeout=90)
     assert process.returncode == 128 + signal.SIGTERM
@@ -184,7 +177,7 @@ def test_killed_between_running_and_the_result(lab):
     """When onrecord is killed while the command runs, the attempt is still running, then lost, then a person settles it (T01)."""
     script = f"echo $$ > {lab.place}/pid; sleep 60"
     process = lab.started("run", "--", "sh", "-c", script)
-    wait_for(lambda: (lab.place / "pid").exists() and (lab.place / "pid").read_text().strip())
+    until(lambda: (lab.place / "pid").exists() and (lab.place / "pid").read_text().strip())
     process.kill()
     process.communicate(timeout=90)
     (one,) = attempts(lab)
@@ -192,7 +185,7 @@ def test_killed_between_running_and_the_result(lab):
     command = int((lab.place / "pid").read_text())
     assert one["process"]["pid"] == command
     os.killpg(command, signal.SIGKILL)
-    wait_for(lambda: attempts(lab)[0]["status"] == "lost")
+    until(lambda: attempts(lab)[0]["status"] == "lost")
     assert attempts(lab)[0]["on_record"] == "running"
     refused = lab.error("run", "--", "true", code=10, kind="conflict")
     assert "is lost" in refused["message"]

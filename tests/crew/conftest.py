@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from onrecord.machine import started
-from tests.agents.conftest import Desk, bytecode, until
+from tests.agents.conftest import Desk, bytecode
 from tests.cli.conftest import PATIENCE
 from tests.forking import SCRIPT
+from tests.waiting import until
 
 __all__ = ["bytecode"]
 

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from onrecord.machine import started
-from tests.agents.conftest import gone, until
 from tests.crew.conftest import SESSION, belonging
+from tests.waiting import until, until_gone
 
 
 def test_a_team_does_its_work_and_is_on_record(squad):
@@ -45,7 +45,7 @@ def test_a_team_stops_when_its_budget_is_used_up(squad):
         "lead": ("stopped", 1), "critic": ("stopped", 1),
     }  # fmt: skip
     assert "the budget is spent" in rows["critic"]["why"]
-    assert gone(squad.pid("critic.pid"))
+    until_gone(squad.pid("critic.pid"))
 
 
 def test_a_killed_supervisor_finds_its_agents_again(squad):
@@ -81,7 +81,7 @@ def test_a_killed_wrapper_takes_its_agent_along(squad):
     squad.up()
     pid = squad.pid("one.pid")
     os.kill(squad.joined("lead")[0]["process"]["pid"], signal.SIGKILL)
-    assert gone(pid)
+    until_gone(pid)
     squad.pid("two.pid")
     assert len(squad.links(SESSION, "lead")) == 1
     until(lambda: squad.joined("lead")[-1].get("resumes"))
@@ -94,7 +94,7 @@ def test_a_restart_on_purpose_begins_anew(squad):
     first = squad.pid("one.pid")
     assert "lead will start a new conversation" in squad.ok("team", "restart", "lead", "--session", SESSION)
     squad.pid("two.pid")
-    assert gone(first)
+    until_gone(first)
     assert len(squad.links(SESSION, "lead")) == 2
     until(lambda: squad.prompts() == ["You are lead.", "You are lead."])
 
@@ -213,7 +213,7 @@ def test_supervising_can_be_left_to_a_process_of_its_own(squad):
     assert started(supervisor) is not None
     assert "lead is started (fresh)" in squad.ok("team", "logs", "crew", "--session", SESSION)
     squad.ok("team", "stop", SESSION)
-    assert gone(supervisor)
+    until_gone(supervisor)
 
 
 def test_stopping_leaves_nobody_behind(squad):
@@ -222,7 +222,7 @@ def test_stopping_leaves_nobody_behind(squad):
     supervisor = squad.up()
     tool = squad.pid("tool.pid")
     assert squad.data("team", "stop", SESSION, kind="team")["left"] == []
-    assert gone(tool)
+    until_gone(tool)
     assert supervisor.wait(90) == 0
     assert belonging(squad.place) == []
     assert {row["state"] for row in squad.rows().values()} == {"stopped"}
@@ -236,7 +236,7 @@ def test_stopping_works_without_a_supervisor_too(squad):
     supervisor.kill()
     supervisor.wait(90)
     assert squad.data("team", "stop", SESSION, kind="team")["left"] == []
-    assert gone(tool)
+    until_gone(tool)
     assert belonging(squad.place) == []
 
 

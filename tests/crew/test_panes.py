@@ -11,8 +11,8 @@ from onrecord.crew.members import asked_on
 from onrecord.crew.panes import Pane, panes_of
 from onrecord.machine import started
 from onrecord.vendors.port import vendor
-from tests.agents.conftest import gone, until
 from tests.crew.conftest import SESSION, Squad, belonging
+from tests.waiting import until, until_gone
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="cannot run here: tmux is not installed")
 
@@ -80,7 +80,7 @@ def test_panes_outlive_their_supervisor_and_end_with_the_team(squad):
     assert started(pid) is not None
     assert (squad.rows()["lead"]["starts"], squad.rows()["lead"]["session_id"]) == (1, link["id"])
     assert squad.data("team", "stop", SESSION, kind="team")["left"] == []
-    assert gone(pid)
+    until_gone(pid)
     assert second.wait(90) == 0
     assert belonging(squad.place) == []
 

@@ -116,7 +116,10 @@ class TestNight(Laboratory):
         } <= night.seen  # fmt: skip
 
     def check_surfaces(self, lab: Lab, night: "Night") -> None:
-        """What a person reads in the morning."""
+        """What a person reads in the morning, once the last answer is on record: a supervisor copies it within moments."""
+        patiently(
+            lambda: "last words: teal" in lab.onrecord("note", SESSION).out, "the last answer is on record", PATIENCE
+        )
         rows = night.rows()
         assert rows["claude"]["how"] == rows["codex"]["how"] == "resumed (verified)"
         assert "unknown option '--no-such-option'" in rows["broken"]["why"]
@@ -130,7 +133,8 @@ class TestNight(Laboratory):
         assert shown["roster"].keys() == {"crew", *PROMPTS}, shown
         note = lab.onrecord("note", SESSION).out
         assert "asked last: The word of the morning is teal." in note
-        assert "last words: teal" in note
+        assert "last words of codex: ochre" in note
+        assert "last words of gemini: indigo" in note
         assert all(note.count(f"ran: echo {name} >> {WORK}") == 1 for name in DONE), note
         exported = lab.onrecord("export", SESSION, "--format", "markdown")
         assert exported.status == 0, exported

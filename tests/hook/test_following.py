@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,9 @@ from onrecord.agents.following import Follower
 from onrecord.session.handle import Session
 from onrecord.surfaces.hook.following import lock
 from tests.hook.conftest import CONVERSATION, Hooks
+from tests.waiting import until
 
 NEXT = "bbbbbbbb-0000-4000-8000-0000000000ad"
-PATIENCE = 90
-
-
-def until(met: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if found := met():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not happen in time")
 
 
 class Program:

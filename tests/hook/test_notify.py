@@ -10,8 +10,9 @@ import pytest
 
 from onrecord.surfaces import notifying
 from onrecord.surfaces.notifying import END_SECONDS, ENDS, SENT_LIMIT, SENT_SECONDS, WAITING, Notice, decide
-from tests.agents.conftest import Desk, gone, until
+from tests.agents.conftest import Desk
 from tests.hook.conftest import CONVERSATION
+from tests.waiting import until, until_gone
 
 if TYPE_CHECKING:
     from onrecord.crew.running import Crew
@@ -156,7 +157,7 @@ def test_a_program_that_hangs_is_killed(tmp_path, monkeypatch):
         notifying._run(["sh", "-c", f"sleep 600 & echo $! > {pid}; wait"], b"{}")
         if pid.exists():
             break
-    assert gone(int(pid.read_text()))
+    until_gone(int(pid.read_text()))
     assert f"sh took more than {seconds:.0f} s and was killed" in (tmp_path / "hook-trouble.log").read_text()
 
 

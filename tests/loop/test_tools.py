@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from onrecord import aio
 from onrecord.errors import EffectUnknown, InvalidInput, LeaseLost, ToolTimedOut
 from onrecord.views.values import ToolCall
 from tests.loop.replies import completion, generated
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -191,10 +191,7 @@ def test_a_tool_that_takes_too_long_is_unknown_until_it_returns(session):
         assert "started, outcome unknown: pay did not return within 0.05 s" in turn.items[-1]["content"]
         assert len(session.views.effects.unfinished) == 1
         go_on.set()
-        deadline = time.monotonic() + 90
-        while session.views.effects.unfinished and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert not session.views.effects.unfinished
+        until(lambda: not session.views.effects.unfinished)
     go_on.clear()
     with pytest.raises(ToolTimedOut):
         pay(18)

@@ -3,10 +3,10 @@
 import signal
 import subprocess
 import sys
-import time
 
 from onrecord.machine import started
 from onrecord.machine.ending import end_child, end_group, end_processes
+from tests.waiting import until_gone
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 WILLING = "import time; print('up', flush=True); time.sleep(60)"
@@ -51,10 +51,7 @@ def test_a_group_ends_with_its_stubborn_members():
     with child:
         end_group(child.pid, lambda: False, grace=0.1)
         child.wait(90)
-    deadline = time.monotonic() + 90
-    while started(int(line)) is not None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert started(int(line)) is None
+    until_gone(int(line))
 
 
 def test_what_had_to_be_killed_is_said():

@@ -265,6 +265,28 @@ def test_a_note_made_of_events_has_no_forged_line(spoken):
     assert sum(line.startswith("- ") for line in lines) == 1 + any(text.strip() for text in spoken)
 
 
+def test_a_note_quotes_every_agent_at_work():
+    """Who works beside a talkative agent is in note and brief with its prompt, its command and its words."""
+    records = SessionStore(MemoryStore(), project="/p")
+    ran = {"id": "c1", "name": "bash", "arguments": {"command": "make docs"}}
+    quiet, loud = (records.open("work", agent=name) for name in ("quiet", "loud"))
+    with quiet.turn() as turn:
+        turn.user("Write the docs.")
+        turn.assistant("", tool_calls=[ran])
+        turn.tool("c1", "exit code: 0")
+        turn.assistant("They are written.")
+    for number in range(60):
+        loud.record_turn(
+            [{"role": "user", "content": f"step {number}"}, {"role": "assistant", "content": f"did {number}"}]
+        )
+    for text in (loud.note(), loud.brief()):
+        assert "asked last: step 59" in text
+        assert "last words: did 59" in text
+        assert "quiet was asked: Write the docs." in text
+        assert "last words of quiet: They are written." in text
+        assert "ran: make docs (exit 0)" in text
+
+
 def test_a_template_of_any_domain_cannot_lose_the_instructions():
     """The block is a Jinja2 variable and macro; a template that forgot it gets it back, and none has it twice (E15, E16)."""
     environment = jinja2.Environment(autoescape=False)  # prompts are text, not pages

@@ -28,7 +28,7 @@ from onrecord.stores.postgres.address import address_of
 
 OWNER = "postgres"
 APP = schema.APP
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 100.0
 """If a server does not answer in this time, the test fails."""
 UNPRIVILEGED = "nobody"
 PORTS = (15_000, 32_000)

@@ -21,6 +21,7 @@ from onrecord.testing import derived
 from onrecord.testing.keeping import HOLDER, OTHER
 from tests.postgres.conftest import Bench
 from tests.postgres.servers import APP, Server, Stores, running
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -186,13 +187,6 @@ def test_connections_that_are_ended_lose_and_double_nothing(postgres, make_bench
     assert derived(records) == bench.store.head(session).hash
 
 
-def wait_until(true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 90
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def waiting(server: Server, event: str) -> list[Any]:
     query = f"SELECT pid FROM pg_stat_activity WHERE usename = '{APP}' AND wait_event = '{event}'"
     return [row[0] for row in server.execute(query)]
@@ -205,15 +199,15 @@ def test_a_commit_that_gave_up_on_its_standby_is_not_acknowledged():
         session = bench.open()
         bench.add(session, "item.added")
         server.execute("ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
-        wait_until(lambda: server.execute("SHOW synchronous_standby_names") == [("gone",)])
+        until(lambda: server.execute("SHOW synchronous_standby_names") == [("gone",)])
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(bench.store.append, session, [bench.draft()])
             for _ in range(2):  # the append, and the query for its outcome, which waits for the standby as well
-                wait_until(lambda: waiting(server, "SyncRep"))
+                until(lambda: waiting(server, "SyncRep"))
                 server.execute(f"SELECT pg_cancel_backend({waiting(server, 'SyncRep')[0]})")
                 time.sleep(0.05)
                 assert not answer.done()
-            wait_until(lambda: waiting(server, "SyncRep"))
+            until(lambda: waiting(server, "SyncRep"))
             server.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
             (receipt,) = answer.result(30)
         assert (receipt.position, receipt.new) == (3, True)
@@ -229,10 +223,10 @@ def test_a_known_event_is_answered_only_when_it_is_safe():
         draft = bench.draft()
         bench.store.append(session, [draft])
         server.execute("ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
-        wait_until(lambda: server.execute("SHOW synchronous_standby_names") == [("gone",)])
+        until(lambda: server.execute("SHOW synchronous_standby_names") == [("gone",)])
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(bench.store.append, session, [draft])
-            wait_until(lambda: waiting(server, "SyncRep"))
+            until(lambda: waiting(server, "SyncRep"))
             assert not answer.done()
             server.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
             assert [receipt.new for receipt in answer.result(30)] == [False]
@@ -316,9 +310,9 @@ def test_a_lane_changes_hands_between_appends_never_during_one(bench, postgres, 
     with psycopg.connect(postgres.server.url(postgres.shared())) as holding, ThreadPoolExecutor(2) as threads:
         holding.execute("SELECT 1 FROM onrecord.sessions WHERE session = %s FOR UPDATE", [session])
         append = threads.submit(bench.store.append, session, [bench.draft()], lease=lease)
-        wait_until(lambda: len(waiting(postgres.server, "transactionid")) == 1)
+        until(lambda: len(waiting(postgres.server, "transactionid")) == 1)
         takeover = threads.submit(other.store.acquire, session, "main", OTHER, takeover=True)
-        wait_until(lambda: len(waiting(postgres.server, "transactionid")) == 2)
+        until(lambda: len(waiting(postgres.server, "transactionid")) == 2)
         assert not takeover.done()
         holding.rollback()
         assert append.result(30)[0].position == 3
@@ -396,11 +390,11 @@ def held(bench, postgres):
     with psycopg.connect(postgres.server.url(postgres.shared())) as holding, ThreadPoolExecutor(16) as threads:
         holding.execute("SELECT 1 FROM onrecord.sessions WHERE session = %s FOR UPDATE", [session])
         first = threads.submit(bench.store.append, session, [bench.draft(id="first")])
-        wait_until(lambda: len(waiting(postgres.server, "transactionid")) == 1)
+        until(lambda: len(waiting(postgres.server, "transactionid")) == 1)
 
         def gather(*calls: Callable[[], Any]) -> list[Future[Any]]:
             answers = [threads.submit(call) for call in calls]
-            wait_until(lambda: len(bench.store._appender._queue(session).group._queue) == len(calls))
+            until(lambda: len(bench.store._appender._queue(session).group._queue) == len(calls))
             holding.rollback()
             assert first.result(30)[0].position == 3
             return answers

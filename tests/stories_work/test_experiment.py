@@ -5,10 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from onrecord.machine import started
+from tests.waiting import until, until_gone
 
 TRAIN = """
 import json, os, sys, time
@@ -48,10 +47,7 @@ def prepare(agent):
 def killed_in_the_middle(agent):
     """Start a run and kill onrecord and its command with SIGKILL while it runs."""
     process = agent.command.started(*RUN, "0.1", "slow", env={"ONRECORD_AGENT": agent.name}, start_new_session=True)
-    deadline = time.monotonic() + 90
-    while not (agent.command.project / "started").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until((agent.command.project / "started").exists)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(process.pid, signal.SIGKILL)
     for child in map(int, children):
@@ -109,13 +105,10 @@ def test_killed_between_the_write_and_the_run(agent):
     ) as process:  # fmt: skip
         assert process.wait(90) == -signal.SIGKILL
     (_first, attempt) = claude.command.data("attempt", "list", kind="attempts")
-    assert (attempt["number"], attempt["status"]) == (2, "lost")
-    suspended = attempt["process"]["pid"]
-    deadline = time.monotonic() + 90
-    while started(suspended) is not None:
-        assert time.monotonic() < deadline, "the suspended process ends with the one that suspended it"
-        time.sleep(0.02)
+    until_gone(attempt["process"]["pid"])  # the suspended process ends with the one that suspended it
     assert not ran.exists()
+    (_first, attempt) = claude.command.data("attempt", "list", kind="attempts")
+    assert (attempt["number"], attempt["status"]) == (2, "lost")
     verdict = json.loads(claude.do("gate", "--tool", "Edit", "--path", "a.py", "--json", code=10))["data"]
     assert verdict["rule"] == "unresolved_attempt"
     claude.do("attempt", "abandon", "2", "--reason", "it never ran")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.machine import started
 from onrecord.work.outputs import HEAD_KEPT, TAIL_KEPT, Kept, error_of, failure_of
 from onrecord.work.running import SuspendedCommand, noted_stops
+from tests.waiting import until_gone
 
 
 def run(*command, timeout=None, stop=None, cwd=Path()):
@@ -21,13 +21,6 @@ def run(*command, timeout=None, stop=None, cwd=Path()):
 
 def python(code, **options):
     return run(sys.executable, "-c", code, **options)
-
-
-def gone(pid, patience=90.0):
-    deadline = time.monotonic() + patience
-    while started(pid) is not None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return started(pid) is None
 
 
 def test_nothing_runs_before_it_is_let_go(tmp_path):
@@ -44,7 +37,7 @@ def test_a_held_command_never_runs_when_it_is_not_let_go(tmp_path):
     with SuspendedCommand(["touch", str(tmp_path / "ran")], cwd=tmp_path) as suspended:
         pid = suspended.pid
     assert pid is not None
-    assert gone(pid)
+    until_gone(pid)
     assert not (tmp_path / "ran").exists()
 
 
@@ -97,14 +90,14 @@ def test_descendants_end_with_the_command(tmp_path):
     ran = run("bash", "-c", script)
     assert ran.exit_code == 0
     for name in ("deaf", "child"):
-        assert gone(int((tmp_path / name).read_text()))
+        until_gone(int((tmp_path / name).read_text()))
 
 
 def test_descendants_end_when_time_runs_out(tmp_path):
     """A timeout ends grandchildren too, and what was printed before is kept."""
     ran = run("sh", "-c", f"sleep 600 & echo $! > {tmp_path}/child; echo partial; wait", timeout=5)
     assert (ran.exit_code, ran.output) == (124, "partial\n")
-    assert gone(int((tmp_path / "child").read_text()))
+    until_gone(int((tmp_path / "child").read_text()))
 
 
 def test_a_descendant_that_holds_the_pipe_does_not_hold_us():

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _TELLING = (*TURN_KINDS, "tool.used")
 RECENT_TURNS = 5
-"""How many of the last turns a note looks at."""
+"""How many of the last turns of each agent a note looks at."""
 TAIL_LIMIT = 4_096
-"""How many events a note looks at to find where the last turn began."""
+"""How many events a note looks at to find where the last turn of each agent at work began."""
 TAIL_PAGE = 32
 """How many events the first read from the end of a log fetches; each further read fetches twice as many."""
 
@@ -48,36 +48,47 @@ def recent_turns(
 
 
 def recent(session: Session, upto: int | None = None) -> Recent:
-    """The newest turns and tools of any agent, as far as the end of the log shows them."""
+    """The newest turns and tools of each agent, as far as the end of the log shows them.
+
+    It shows at least one turn of the session, and one of every agent at work that has a turn in its present run.
+    """
+    here = _here(session) if upto is None else {}
     records: list[Record] = []
     page = TAIL_PAGE
     while True:
         oldest = records[0].position - 1 if records else upto
         found = session.store.read(session.id, upto=oldest, kinds=_TELLING, limit=page, backwards=True)
         records[:0] = reversed(found)
-        made = recent_of(list(open_records(records)), _here(session) if upto is None else ())
-        own = any(SUBLANE not in turn.agent for turn in made.turns)
-        if own or len(found) < page or len(records) >= TAIL_LIMIT:
+        made = recent_of(list(open_records(records)), here)
+        shown = {turn.agent for turn in made.turns}
+        missing = [name for name, joined in here.items() if name not in shown and found and joined < found[-1].position]
+        own = any(SUBLANE not in name for name in shown)
+        if (own and not missing) or len(found) < page or len(records) >= TAIL_LIMIT:
             return made  # while a turn is long, its beginning is further back
         page *= 2
 
 
-def _here(session: Session) -> list[str]:
-    return [name for name, agent in session.views.roster.agents.items() if agent["here"]]
+def _here(session: Session) -> dict[str, int]:
+    """The agents at work, and where the present run of each begins."""
+    return {name: agent.get("joined", 0) for name, agent in session.views.roster.agents.items() if agent["here"]}
 
 
 def recent_of(events: Sequence[Event], here: Iterable[str] = ()) -> Recent:
-    """The newest turns and tools of any agent, from these events; `here` were at work when they began."""
+    """The newest turns and tools of each agent, from these events; `here` were at work when they began."""
     told = Transcript().presume(here).fold(event for event in events if event.kind in TURN_KINDS)
     turns = sorted([*told.committed, *told.provisional], key=lambda turn: max(turn.begun, turn.ended))
-    own = [turn for turn in turns if SUBLANE not in turn.agent][-RECENT_TURNS:]
+    lanes: dict[str, list[Turn]] = {}
+    for turn in turns:
+        if SUBLANE not in turn.agent:
+            lanes.setdefault(turn.agent, []).append(turn)
+    own = [turn for lane in lanes.values() for turn in lane[-RECENT_TURNS:]]
     since = min((turn.begun for turn in own), default=0)
     tools: list[Mapping[str, Any]] = [
         {**event.data, "call": event.id.rpartition("/")[2], "agent": event.by}
         for event in events
         if event.kind == "tool.used" and isinstance(event.data, dict)
     ]
-    return Recent([turn for turn in turns if turn in own or turn.begun > since], tools)
+    return Recent([turn for turn in turns if turn in own or (SUBLANE in turn.agent and turn.begun > since)], tools)
 
 
 def tail(session: Session) -> list[Turn]:

@@ -26,6 +26,8 @@ COMMANDS_SHOWN = 8
 FILES_SHOWN = 12
 """How many of the last changed files are listed."""
 COMMITS_SHOWN = 5
+AGENTS_SHOWN = 8
+"""How many agents are quoted, besides the one that spoke last: those that spoke last before it."""
 _LINE = 200
 _COMMAND_NAMES = ("command", "cmd", "script")
 PATH_NAMES = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "target_file")
@@ -54,25 +56,34 @@ class Recent(NamedTuple):
     """What hooks recorded of tools, in order: payloads of `tool.used`, each with its `call` and its `agent`."""
 
 
-class Told(NamedTuple):
-    """What happened, as data."""
+class Said(NamedTuple):
+    """What one agent was asked and what came of it."""
 
     agent: str
     asked: str
     doing: str
+    words: str
+    state: str
+    """The status of its last turn."""
+
+
+class Told(NamedTuple):
+    """What happened, as data."""
+
+    said: list[Said]
+    """What each agent was asked and said; the one that was at work last is the last."""
     commands: list[Ran]
     files: list[str]
     commits: list[str]
-    words: str
-    state: str
-    """The status of the last turn."""
 
 
 def told(recent: Recent) -> Told:
     """What the end of the log says."""
     turns = [turn for turn in recent.turns if turn.status != ABANDONED]
-    own = [turn for turn in turns if SUBLANE not in turn.agent]
-    last = own[-1] if own else None
+    lanes: dict[str, list[Turn]] = {}
+    for turn in turns:
+        if SUBLANE not in turn.agent:
+            lanes[turn.agent] = [*lanes.pop(turn.agent, ()), turn]
     commands: list[Ran] = []
     files: list[object] = []
     hooks = {str(used.get("call")): used for used in recent.tools}
@@ -93,23 +104,31 @@ def told(recent: Recent) -> Told:
             if used.get("command"):
                 code = used.get("exit_code")
                 commands.append(Ran(str(used["command"]), "" if code is None else f"exit {code}"))
-    asked = next((one for turn in reversed(own) if (one := _asked(turn.items))), "")
-    words = next((one for turn in reversed(own) if (one := _words(turn.items))), "")
-    doing = _doing(last.items) if last is not None and last.status != COMMITTED else ""
-    return Told(
-        last.agent if last else "", asked, doing, commands, list(dict.fromkeys(map(str, files))), _commits(commands),
-        words, last.status if last else "",
-    )  # fmt: skip
+    said = [_said(lane) for lane in lanes.values()]
+    return Told(said, commands, list(dict.fromkeys(map(str, files))), _commits(commands))
+
+
+def _said(lane: list[Turn]) -> Said:
+    last = lane[-1]
+    asked = next((one for turn in reversed(lane) if (one := _asked(turn.items))), "")
+    words = next((one for turn in reversed(lane) if (one := _words(turn.items))), "")
+    doing = _doing(last.items) if last.status != COMMITTED else ""
+    return Said(last.agent, asked, doing, words, last.status)
 
 
 def lines_of(recent: Recent, commands: int = COMMANDS_SHOWN) -> list[str]:
     """The same in lines, the most useful first; `commands` is how many of the last commands are listed."""
     one = told(recent)
-    lines = [f"asked last: {_line(one.asked)}"] if one.asked else []
-    if one.doing:
-        lines.append(f"{one.agent} was doing ({one.state}): {_line(one.doing)}")
-    if one.words:
-        lines.append(f"last words: {_line(one.words)}")
+    lines = []
+    if one.said:
+        last = one.said[-1]
+        lines += [f"asked last: {_line(last.asked)}"] if last.asked else []
+        lines += [_doing_line(last)] if last.doing else []
+        lines += [f"last words: {_line(last.words)}"] if last.words else []
+    for other in reversed(one.said[-AGENTS_SHOWN - 1 : -1]):
+        lines += [f"{other.agent} was asked: {_line(other.asked)}"] if other.asked else []
+        lines += [_doing_line(other)] if other.doing else []
+        lines += [f"last words of {other.agent}: {_line(other.words)}"] if other.words else []
     lines += [f"ran: {_line(ran.command)}" + (f" ({ran.ended})" if ran.ended else "")
               for ran in one.commands[-commands:]]  # fmt: skip
     if one.files:
@@ -117,6 +136,10 @@ def lines_of(recent: Recent, commands: int = COMMANDS_SHOWN) -> list[str]:
         more = f" and {len(one.files) - len(shown)} more" if len(one.files) > len(shown) else ""
         lines.append(f"files changed: {', '.join(shown)}{more}")
     return lines + [f"commit {_line(commit)}" for commit in one.commits[-COMMITS_SHOWN:]]
+
+
+def _doing_line(said: Said) -> str:
+    return f"{said.agent} was doing ({said.state}): {_line(said.doing)}"
 
 
 def _line(text: str) -> str:

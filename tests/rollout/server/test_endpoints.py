@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from tests.rollout.server.places import CALL, USER, code_of, ids_of, says, streams
-from tests.rollout.server.test_streaming import until
+from tests.waiting import until
 
 TOOL = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {}}}
 

@@ -9,6 +9,7 @@ import pytest
 
 from onrecord.stores.sqlite.writer import Writer
 from tests.rollout.server.places import USER, aborts, code_of, message_of, says, waits
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -16,14 +17,6 @@ def at_once():
     """Runs calls on separate threads."""
     with ThreadPoolExecutor(16) as threads:
         yield threads.submit
-
-
-def until(condition):
-    """Wait until a condition is true."""
-    end = time.monotonic() + 90
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_duplicates_in_flight_get_one_answer(proxy, engine, at_once):

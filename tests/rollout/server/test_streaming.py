@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from examples.rollout.running import Server
 from onrecord.session.handle import Session
 from tests.rollout.server.places import USER, code_of, ids_of, message_of, says, streams
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 DIALECTS = ["vllm", "vllm-completions"]
@@ -59,15 +59,6 @@ def text_of(lines):
         finish = chunk["choices"][0]["finish_reason"]
         chunk = said(lines)
     return text, finish
-
-
-def until(condition):
-    """Wait until something is so."""
-    end = time.monotonic() + 90
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return found
 
 
 def partials(proxy, session):
