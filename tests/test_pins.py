@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS_AND_INSTALLERS = {"onrecord", "pip", "setuptools", "uv", "wheel"}
+OURS_AND_INSTALLERS = {"onrecord", "pip", "setuptools", "wheel"}
 """Not dependencies: the project, and what came with the environment."""
 EXACT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.+!]*)(?: *;.*)?")
 
