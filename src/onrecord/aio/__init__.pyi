@@ -8,7 +8,7 @@ from onrecord.aio.own import OwnSession, OwnStore, OwnTurn
 from onrecord.lean_typing import Any
 from onrecord.log.events import Draft, Event
 from onrecord.log.head import Head
-from onrecord.log.items import Item
+from onrecord.log.item_values import Item
 from onrecord.log.store import Lease
 from onrecord.log.verify import Report
 from onrecord.rules import ToolRequest, Verdict

@@ -260,7 +260,10 @@ class SessionStore:
             return used_by(self.store, self.find(session), since)
         return usage(self.store, self.project if project is None else project or None, since)
 
-    def child(self, parent: Session, name: str, *, budget: dict[str, float], **options: Any) -> Session:
+    def child(
+        self, parent: Session, name: str, *, budget: Mapping[str, float], agent: str = DEFAULT_ACTOR,
+        objective: str | None = None, metadata: Mapping[str, Json] | None = None,
+    ) -> Session:  # fmt: skip
         """Create a session under another one, with a slice of what is left of its budget."""
         left = parent.views.spend.remaining(int(self.clock() * 1e6))
         for limit, amount in _checked(budget).items():
@@ -272,8 +275,9 @@ class SessionStore:
         if self.named(name):
             raise NameTaken(f"this project already has a session named {name!r}")
         # The slice first: a crash in between wastes a part of the budget, and never spends it twice.
-        event = parent._record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
-        return self.create(name, budget=budget, parent={"session": parent.id, "position": event.position}, **options)
+        event = parent._record("budget.sliced", {"child": name, "limits": dict(budget)}, id=f"slice/{name}")
+        above: Parent = {"session": parent.id, "position": event.position}
+        return self.create(name, agent=agent, objective=objective, metadata=metadata, budget=budget, parent=above)
 
     def copy(self, name: str, to: SessionStore, *, rename: str | None = None, into: str | None = None) -> list[Copied]:
         """Copy a session to another store, verified before and after; or add what is new to the copy that is there.
