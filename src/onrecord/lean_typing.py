@@ -98,14 +98,5 @@ else:
 
 
 __all__ = [
-    "TYPE_CHECKING",
-    "Any",
-    "ClassVar",
-    "Generic",
-    "NamedTuple",
-    "NoReturn",
-    "Protocol",
-    "Self",
-    "TypeVar",
-    "overload",
-]
+    "TYPE_CHECKING", "Any", "ClassVar", "Generic", "NamedTuple", "NoReturn", "Protocol", "Self", "TypeVar", "overload",
+]  # fmt: skip

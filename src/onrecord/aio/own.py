@@ -155,7 +155,7 @@ class OwnSession(Awaited):
     def tool(
         self, fn: Callable[..., Json] | None = None, /, *, name: str = "", safe_to_repeat: bool = False,
         timeout: float | None = None,
-    ) -> Json:  # fmt: skip
+    ) -> Callable[..., Json]:  # fmt: skip
         """A function as a tool, awaited: each call is recorded before and after, and runs once. Also a decorator."""
         return tools.tool(self.sync, fn, name=name, safe_to_repeat=safe_to_repeat, timeout=timeout)
 

@@ -86,7 +86,7 @@ async def _once(
 
 def tool(
     session: Session, fn: Callable[..., Any] | None, *, name: str, safe_to_repeat: bool, timeout: float | None
-) -> Any:
+) -> Callable[..., Json]:
     """A tool, or the decorator that makes one."""
     make = partial(AsyncTool, session, name=name, safe_to_repeat=safe_to_repeat, timeout=timeout)
     return make if fn is None else make(fn)

@@ -69,7 +69,7 @@ def _check_calls(calls: object, role: object) -> None:
 
 
 def make_item(role: str, content: Content, calls: list[ToolCall]) -> Item:
-    """What somebody says, and the tools they call, if any."""
+    """What is said in a role, and the tools that are called, if any."""
     item: Item = {"role": role, "content": content}
     if calls:
         item["tool_calls"] = calls

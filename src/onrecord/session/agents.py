@@ -32,7 +32,12 @@ class AgentVerbs(Chapter):
 
     def lane(self, agent: str | None = None) -> Lane:
         """An agent's turns: counts, last committed position, the open turn, the provisional tail."""
-        return self._session._lane(agent or self._session.agent)
+        session = self._session
+        with session._lock:
+            lane = session.views.lanes.lane(agent or session.agent).copy()
+            lane["commits"], lane["provisional"] = lane["commits"].copy(), lane["provisional"].copy()
+            lane["open"] = lane["open"] and lane["open"].copy()
+        return lane
 
     def locate(self, /, vendor: str, vendor_id: str, **about: Json) -> Event | None:
         """Record which vendor conversation this agent uses, and what is new about it; None if nothing is new.

@@ -112,12 +112,6 @@ class Session(KeptViews):
         """Everything the log means at its newest position."""
         return self.refresh()._whole
 
-    def _lane(self, agent: str) -> Lane:
-        """A copy of an agent's lane."""
-        with self._lock:
-            lane = self.views.lanes.lane(agent)
-            return {name: value.copy() if isinstance(value, dict | list) else value for name, value in lane.items()}  # type: ignore[return-value]  # the same fields
-
     def _end_of_lane(self) -> Lane:
         """The lane of this handle's agent, as far as it has read: the next turn is checked against it."""
         with self._lock:
@@ -372,7 +366,7 @@ class Session(KeptViews):
     def tool(
         self, fn: Callable[..., Json] | None = None, /, *, name: str = "", safe_to_repeat: bool = False,
         timeout: float | None = None,
-    ) -> Json:  # fmt: skip
+    ) -> Callable[..., Json]:  # fmt: skip
         """A function as a tool: each call is recorded before and after, and runs once. Also a decorator."""
         from onrecord.session import tools
 

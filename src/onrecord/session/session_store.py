@@ -137,20 +137,32 @@ class SessionStore:
         )  # fmt: skip
         (passed,), notices = funnel_of(self.store).passed((draft,), lambda: self.project)
         where, *_noticed = self.store.create(heads.fresh(id_, passed), [passed, *notices])
-        session = Session(self.store, id_, agent=agent, clock=self.clock)
+        session = self.handle(id_, agent=agent)
         session.run = where.run  # creating the session was this process's first opening of it
         return session
 
     def get(self, name: str, *, agent: str = DEFAULT_ACTOR) -> Session:
         """The session of this name or id; a unique beginning of either is enough. Takes no lease."""
-        return Session(self.store, self.find(name).session, agent=agent, clock=self.clock)
+        return self.handle(self.find(name).session, agent=agent)
+
+    def handle(self, id: str, *, agent: str = DEFAULT_ACTOR) -> Session:
+        """The session with exactly this id. Nothing is read: if there is no such session, its first verb raises."""
+        return Session(self.store, id, agent=agent, clock=self.clock)
+
+    def head(self, id: str) -> Head:
+        """The head of the session with exactly this id."""
+        return self.store.head(id)
+
+    def children(self, id: str) -> list[Head]:
+        """The sessions that were forked from the one with this id."""
+        return self.store.children(id)
 
     def find(self, name: str) -> Head:
         """The head of the session with this name or id."""
         if not isinstance(name, str) or not name:
             raise SessionNotFound("the name or id of the session is missing")
         if is_ulid(name.upper()):
-            return self.store.head(name.upper())
+            return self.head(name.upper())
         exact = self._here(name=name, limit=2) or self.store.heads(name=name, limit=5)
         if len(exact) == 1:
             return exact[0]
@@ -301,8 +313,14 @@ class SessionStore:
 
         return erase_every(self.store, self._for_retention, reason, dry_run=dry_run)
 
+    def erase_again(self) -> list[str]:
+        """Erase sessions whose key was destroyed, after an older copy of the store is back; returns their names."""
+        from onrecord.session.retention import erase_again
+
+        return erase_again(self.store, self.handle)
+
     def _for_retention(self, id_: str) -> Session:
-        return Session(self.store, id_, agent="retention", clock=self.clock)
+        return self.handle(id_, agent="retention")
 
     def _find_or_create(
         self,
@@ -322,7 +340,7 @@ class SessionStore:
             except NameTaken:
                 # Another process was quicker; both mean the same session.
                 known = self.find(name)
-        return Session(self.store, known.session, agent=agent, clock=self.clock)
+        return self.handle(known.session, agent=agent)
 
 
 def _checked(budget: Mapping[str, float] | None) -> dict[str, float]:

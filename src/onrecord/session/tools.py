@@ -58,6 +58,10 @@ class AnyTool(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Tool {self.name}{', safe to repeat' if self.safe_to_repeat else ''}>"
 
+    def __call__(self, /, *args: P.args, **named: P.kwargs) -> object:
+        """Call it like the function."""
+        raise NotImplementedError
+
     def bound(self, /, *args: Any, **named: Any) -> dict[str, Json]:
         """The arguments by name; `TypeError` if the function does not take them."""
         return dict(inspect.signature(self.fn).bind(*args, **named).arguments)
@@ -94,7 +98,7 @@ def _spread(fn: Callable[..., Any], arguments: dict[str, Any]) -> tuple[tuple[An
 
 def tool(
     session: Session, fn: Callable[..., Any] | None, *, name: str, safe_to_repeat: bool, timeout: float | None
-) -> Any:
+) -> Callable[..., Json]:
     """A tool, or the decorator that makes one."""
     make = partial(Tool, session, name=name, safe_to_repeat=safe_to_repeat, timeout=timeout)
     return make if fn is None else make(fn)

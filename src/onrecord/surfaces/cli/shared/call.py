@@ -167,10 +167,7 @@ class Call:
 
     def session(self, *, agent: str = "") -> Session:
         """The chosen session, opened as the agent that acts. It takes no lease."""
-        from onrecord.session.handle import Session
-
-        records, head = self.records(make=False), self.head()
-        return Session(records.store, head.session, agent=self.agent(agent), clock=records.clock)
+        return self.records(make=False).handle(self.head().session, agent=self.agent(agent))
 
     def _only_live(self, records: SessionStore) -> Head:
         from onrecord.agents.sessions import at_work
