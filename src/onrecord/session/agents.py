@@ -132,5 +132,5 @@ def _brief_id(vendor: str, vendor_id: str, before: Json, briefed: Json) -> str |
         return None
     mark = before.get("mark", "") if isinstance(before, dict) else ""
     if mark != briefed["after"]:
-        raise IdReused("another hook gave this conversation the record since it was read")
+        raise IdReused("another hook has already given the record to this conversation")
     return f"brief/{mark or 0}/{vendor}/{vendor_id}"[:ID_LIMIT]

@@ -229,7 +229,7 @@ def any_number(text: str, what: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise UsageError(f"{what} must be a number from 0 up, not {text!r}")
+        raise UsageError(f"{what} must be a number of at least 0, not {text!r}")
     return int(value) if value.is_integer() else value
 
 
