@@ -134,7 +134,8 @@ def definition(function: Any) -> ast.FunctionDef:
     owner = function.__qualname__.rpartition(".")[0]
     for node in ast.walk(_tree(function.__module__)):
         if isinstance(node, ast.ClassDef) and node.name == owner:
-            for inner in node.body:
+            # The last one: overloads come before their definition.
+            for inner in reversed(node.body):
                 if isinstance(inner, ast.FunctionDef) and inner.name == function.__name__:
                     return inner
     raise LookupError(function.__qualname__)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from aio_stub import chapter_classes, definition
 
 import onrecord
 from onrecord.aio.deriving import CHAPTER, kind_of, members_of
-from onrecord.views import values
+from onrecord.log import item_values
+from onrecord.views import stamps, values
 
 _SECTIONS = (
     ("Session", "What `store.open` and `store.get` return."),
@@ -33,7 +36,7 @@ def python_page() -> str:
         "",
         "| name | what it is |",
         "|---|---|",
-        *(f"| `onrecord.{name}` | {_first(_public_value(name))} |" for name in _public()),
+        *(f"| `onrecord.{name}` | {_aliases().get(name) or _first(_public_value(name))} |" for name in _public()),
     ]
     for name, where in _SECTIONS:
         parts += ["", f"## {name}", "", where, "", *_table(getattr(onrecord, name))]
@@ -83,15 +86,35 @@ def _values() -> list[str]:
     ]  # fmt: skip
     for name, value in vars(values).items():
         if isinstance(value, type) and hasattr(value, "__required_keys__"):
-            keys = [key if key in value.__required_keys__ else f"{key}?" for key in value.__annotations__]
-            inherited = [
-                key for base in getattr(value, "__orig_bases__", ()) for key in getattr(base, "__annotations__", ())
-            ]
-            shown = ", ".join(f"`{key}`" for key in dict.fromkeys([*keys, *inherited]))
-            lines.append(f"| `{name}` | {_first(value)} | {shown} |")
+            shown = ", ".join(f"`{key}`" for key in _keys(value))
+            lines.append(f"| `{name}` | {_aliases().get(name) or _first(value)} | {shown} |")
     return lines
 
 
+def _keys(value: Any) -> list[str]:
+    """The keys of a value. Its annotations are text, so Python itself does not know which of them may be missing."""
+    kinds = {key: str(getattr(kind, "__forward_arg__", kind)) for key, kind in value.__annotations__.items()}
+    return [key if value.__total__ and "NotRequired[" not in kind else f"{key}?" for key, kind in kinds.items()]
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    """What the source says of aliases: at run time they have the docstring of their type."""
+    found = {}
+    for module in (values, stamps, item_values):
+        for node, after in pairwise(ast.parse(inspect.getsource(module)).body):
+            match node, after:
+                case (
+                    ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]),
+                    ast.Expr(ast.Constant(str(text))),
+                ):
+                    found[name] = _line(text)
+    return found
+
+
 def _first(of: Any) -> str:
-    text = (inspect.getdoc(of) or "").partition("\n\n")[0]
+    return _line((inspect.getdoc(of) or "").partition("\n\n")[0])
+
+
+def _line(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar
+    from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar, overload
 else:
     from collections import _tuplegetter
 
@@ -85,6 +85,10 @@ else:
             """The class itself."""
             return cls
 
+    def overload(declared: Any) -> Any:
+        """A signature for type checkers; the definition that follows the last one counts."""
+        return declared
+
     class TypeVar:
         """A type parameter."""
 
@@ -93,4 +97,6 @@ else:
             self.bound = bound
 
 
-__all__ = ["TYPE_CHECKING", "Any", "ClassVar", "Generic", "NamedTuple", "NoReturn", "Protocol", "Self", "TypeVar"]
+__all__ = [
+    "TYPE_CHECKING", "Any", "ClassVar", "Generic", "NamedTuple", "NoReturn", "Protocol", "Self", "TypeVar", "overload",
+]  # fmt: skip

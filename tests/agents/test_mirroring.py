@@ -16,6 +16,7 @@ from onrecord.agents.mirroring import mirror
 from onrecord.agents.restoring import replaced_in
 from onrecord.agents.resuming import plan
 from onrecord.errors import InvalidInput, NotFound
+from onrecord.log.items import text_of
 from onrecord.log.readings import part_of, rows_of
 from onrecord.vendors.port import Location
 
@@ -290,7 +291,7 @@ def test_a_secret_in_a_transcript_is_replaced_in_place(conversation):
         assert token not in after
         assert old | {"message": None} == new | {"message": None}
     (event,) = conversation.session.events(kinds=("payload.kept",))
-    texts = [item["content"] for row in rows_of(event.data) for item in row.items]
+    texts = [text_of(item) for row in rows_of(event.data) for item in row.items]
     assert any(text.startswith("x" * 100 + " [secret:github-token:") and text.endswith("y" * 100) for text in texts)
     (event,) = conversation.session.events(kinds=("secret.found",))
     assert event.data["found"] == [{"rule": "github-token", "place": "lines", "count": 2}]

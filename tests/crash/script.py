@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from onrecord.log.items import text_of
 from onrecord.session.handle import Session
 from onrecord.session.session_store import SessionStore
 from onrecord.session.turns import Turn
@@ -86,8 +87,8 @@ def found_in(session: Session) -> Expected:
     assert lane["committed"] == len(transcript.committed)
     assert len(lane["provisional"]) == len(transcript.provisional)
     return Expected(
-        [[item["content"] for item in turn.items] for turn in transcript.committed],
-        [(turn.status, [item["content"] for item in turn.items]) for turn in transcript.provisional],
+        [[text_of(item) for item in turn.items] for turn in transcript.committed],
+        [(turn.status, [text_of(item) for item in turn.items]) for turn in transcript.provisional],
         len(transcript.superseded),
     )
 

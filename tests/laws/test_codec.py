@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from onrecord.errors import DamagedLog, InvalidInput
 from onrecord.log import codec
 from onrecord.log.events import Draft, Event, Record
+from onrecord.log.item_values import ToolCall
 from onrecord.log.items import check_item, plain_item
 from tests.laws import values
 from tests.laws.play import Play
@@ -119,7 +120,7 @@ def test_a_plain_item_is_in_canonical_form(item):
     assert not {id(part) for part in mutable if isinstance(part, dict | list)} & {id(part) for part in copies}
 
 
-def arguments_of(call: dict[str, Any]) -> Any:
+def arguments_of(call: ToolCall) -> Any:
     return call["arguments"]
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from onrecord.errors import InvalidInput
 from onrecord.log.codec import encode_payload
+from onrecord.log.item_values import Item
 from onrecord.log.items import to_items
 from onrecord.views.context import count_tokens
 from onrecord.views.dialects import to_messages
@@ -20,7 +21,7 @@ from tests.laws.play import AGENTS, Play, quiet_steps
 conversations = st.lists(values.items, max_size=12)
 
 
-def assert_well_formed(items: list[dict[str, Any]]) -> None:
+def assert_well_formed(items: list[Item]) -> None:
     """Every call is answered exactly once, directly after the item that made it, and every result answers a call."""
     index = 0
     while index < len(items):

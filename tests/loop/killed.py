@@ -6,6 +6,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import onrecord
+from onrecord.log.items import text_of
 from onrecord.testing.torture.children import Death, paid
 from tests.loop.replies import completion
 
@@ -29,7 +30,7 @@ def loop(url: str, ledger: str, kill_at: int) -> str:
             turn.run_tools(pay)
             sent: list[Any] = turn.messages("openai")
             turn.reply(completion("done") if sent[-1]["role"] == "tool" else completion(call="c1", invoice=17))
-        told: str = next(item["content"] for item in turn.items if item["role"] == "tool")
+        told = next(text_of(item) for item in turn.items if item["role"] == "tool")
     if death:
         death.disarm()
     session.leave()

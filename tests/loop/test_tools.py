@@ -9,6 +9,7 @@ import pytest
 import onrecord
 from onrecord import aio
 from onrecord.errors import EffectUnknown, InvalidInput, LeaseLost, ToolTimedOut
+from onrecord.log.items import text_of
 from onrecord.views.values import ToolCall
 from tests.loop.replies import completion, generated
 from tests.waiting import until
@@ -244,7 +245,7 @@ def test_awaited_tools_run_at_the_same_time(store):
             ]
             await turn.assistant("", tool_calls=calls)
             assert await turn.run_tools(meet, sleep, add) == 4
-            said = [item["content"] for item in turn.items[1:]]
+            said = [text_of(item) for item in turn.items[1:]]
         assert said[:2] == ["0", "1"]
         assert "started, outcome unknown: sleep did not return within 0.05 s" in said[2]
         assert said[3] == "4"

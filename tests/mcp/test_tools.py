@@ -212,7 +212,7 @@ def test_text_of_the_record_is_data_in_every_answer(tools):
         ("record", {"kind": "decision", "text": 7}, "`text` must be text, not int"),
         ("record", {"kind": "decision", "text": "  "}, "`text` is empty"),
         ("record", {"kind": "decision", "text": "x" * 30_000}, "the limit is 20,000"),
-        ("record", {"kind": "decision", "text": "half \ud800"}, "half of a character"),
+        ("record", {"kind": "decision", "text": "half \ud800"}, "not valid Unicode"),
         ("record", {"kind": "decision", "text": "x", "rate": "1/2"}, "`rate` does not belong to a decision"),
         ("record", {"kind": "decision", "text": "x", "colour": "red"}, "no argument 'colour'"),
         ("record", {"kind": "finding", "text": "x", "evidence": "last"}, "`evidence` must be a list"),

@@ -151,6 +151,10 @@ def test_a_root_cause_must_be_verified(session):
         session.findings.record_milestone("root_cause", finding="f1")
     session.findings.record_milestone("fix", finding="f1", evidence=cite(session, "e2"))
     session.findings.record_milestone("root_cause", finding="f1")
+    session.findings.state("It is the cache", "verified", evidence=cite(session, "e3"))
+    with pytest.raises(InvalidInput, match="is not named") as refused:
+        session.findings.record_milestone("root_cause")
+    assert refused.value.details["finding"] == "f2"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from onrecord.errors import OnrecordError
+from onrecord.log.item_values import Item
+from onrecord.log.items import text_of
 from onrecord.log.store import Store
 from onrecord.session.handle import Session
 from onrecord.session.session_store import SessionStore
@@ -315,12 +317,12 @@ def told(turn: Told) -> str:
     )
 
 
-def spoken(item: dict[str, Any]) -> str:
+def spoken(item: Item) -> str:
     calls = "".join(
         f" -> {call['id']} {call['name']} {json.dumps(call['arguments'])}" for call in item.get("tool_calls", ())
     )
     call = f" {item['call']}" if "call" in item else ""
-    return f"{item['role']}{call}: {visible(item['content'])}{calls}"
+    return f"{item['role']}{call}: {visible(text_of(item))}{calls}"
 
 
 def run(path: Path, make_store: Callable[[FakeClock], Store]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from onrecord.errors import EventNotFound, NotFound
+from onrecord.log.item_values import Item
 from onrecord.pages.entries import entries_of
 from onrecord.pages.options import Options
 from onrecord.rollout.recording import open_rollout
@@ -141,7 +142,7 @@ def test_a_turn_that_ends_much_later_is_drawn_as_it_ended(records):
 
 def test_a_call_and_its_answer_stay_in_one_row():
     """A long turn is split between calls, and never between a call and its answer; nothing is lost."""
-    items = []
+    items: list[Item] = []
     for number in range(40):
         items.append({"role": "assistant", "content": "", "tool_calls": [{"id": str(number), "name": "run"}]})
         items.append({"role": "tool", "call": str(number), "content": "done"})

@@ -15,7 +15,7 @@ from onrecord.views.render import clip, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
     from onrecord.views.values import Link
 

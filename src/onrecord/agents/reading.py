@@ -80,13 +80,10 @@ def _said(of: Vendor, entry: Entry, record: Any) -> Sequence[Said]:
 
 
 def _row(said: Said, record: Any, *, clipped: bool) -> dict[str, Any]:
+    from onrecord.log.items import without_verbatim
     from onrecord.log.readings import clip_texts, condense
 
-    whole = {"items": [_bare(item) for item in said.items]} | ({"id": said.id} if said.id else {})
+    whole = {"items": [without_verbatim(item) for item in said.items]} | ({"id": said.id} if said.id else {})
     row: dict[str, Any] = clip_texts(whole) if clipped else condense(record, whole)
     about = {"turn": said.turn, "lane": said.lane, "weak": said.weak, "clipped": clipped}
     return row | {name: value for name, value in about.items() if value}
-
-
-def _bare(item: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if name != "verbatim"}

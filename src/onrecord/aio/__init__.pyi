@@ -5,10 +5,9 @@ from contextlib import AbstractAsyncContextManager
 from onrecord.aio.calls import Outcome as Outcome, outcome_of as outcome_of, settled as settled
 from onrecord.aio.deriving import Awaited
 from onrecord.aio.own import OwnSession, OwnStore, OwnTurn
-from onrecord.lean_typing import Any
 from onrecord.log.events import Draft, Event
 from onrecord.log.head import Head
-from onrecord.log.items import Item
+from onrecord.log.item_values import Item
 from onrecord.log.store import Lease
 from onrecord.log.verify import Report
 from onrecord.rules import ToolRequest, Verdict
@@ -219,8 +218,11 @@ class AsyncSession(OwnSession):
 class AsyncSessionStore(OwnStore):
     """Open, find, list and search sessions."""
 
-    async def child(self, parent: AsyncSession, name: str, *, budget: dict[str, float], **options: Any) -> AsyncSession:
+    async def child(self, parent: AsyncSession, name: str, *, budget: Mapping[str, float], agent: str = ..., objective: str | None = ..., metadata: Mapping[str, Json] | None = ...) -> AsyncSession:
         """Create a session under another one, with a slice of what is left of its budget."""
+
+    async def children(self, id: str) -> list[Head]:
+        """The sessions that were forked from the one with this id."""
 
     async def close(self) -> None:
         """Release the lanes of the sessions that `open` returned, then close files and connections."""
@@ -233,6 +235,9 @@ class AsyncSessionStore(OwnStore):
 
     async def entries(self, sessions: Sequence[Head]) -> list[Entry]:
         """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
+
+    async def erase_again(self) -> list[str]:
+        """Erase sessions whose key was destroyed, after an older copy of the store is back; returns their names."""
 
     def erase_everything(self, reason: str, *, dry_run: bool = ...) -> AsyncIterator[Swept]:
         """Erase the content of every session of the store (in PostgreSQL: of the tenant); holds are respected."""
@@ -248,6 +253,12 @@ class AsyncSessionStore(OwnStore):
 
     async def get(self, name: str, *, agent: str = ...) -> AsyncSession:
         """The session of this name or id; a unique beginning of either is enough. Takes no lease."""
+
+    async def handle(self, id: str, *, agent: str = ...) -> AsyncSession:
+        """The session with exactly this id. Nothing is read: if there is no such session, its first verb raises."""
+
+    async def head(self, id: str) -> Head:
+        """The head of the session with exactly this id."""
 
     async def leases(self, session: str) -> list[Lease]:
         """The leases on the lanes of a session, given by its id."""
@@ -475,7 +486,7 @@ class AsyncLogVerbs(Awaited):
     async def checkpoint(self) -> Checkpoint:
         """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
 
-    def decoded(self, parse: Callable[[bytes], Any], kinds: Collection[str] | None = ..., *, after: int = ..., upto: int | None = ..., page: int = ...) -> AsyncIterator[Event]:
+    def decoded(self, parse: Callable[[bytes], Json], kinds: Collection[str] | None = ..., *, after: int = ..., upto: int | None = ..., page: int = ...) -> AsyncIterator[Event]:
         """Events in order, their payloads decoded by a faster parser, which must return what `json.loads` returns."""
 
     async def disconnect(self) -> None:

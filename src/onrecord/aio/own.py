@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar, overload
 
 from onrecord.aio import tools
 from onrecord.aio.calls import paged, settled
@@ -16,10 +16,24 @@ if TYPE_CHECKING:
 
     from onrecord.aio import AsyncTurn
     from onrecord.log.events import Event
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
     from onrecord.session.turns import Turn
     from onrecord.views.values import Json
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Decorator(Protocol):
+    """Makes a tool of a function."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> tools.AsyncTool[P, R]: ...
+
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> tools.AsyncTool[P, R]: ...
 
 
 class OwnTurn(Awaited):
@@ -62,7 +76,7 @@ class OwnTurn(Awaited):
         """Where the turn began that this one continues; 0 if it is a new one."""
         return self.sync.resumed
 
-    async def run_tools(self, /, *functions: Callable[..., Any]) -> int:
+    async def run_tools(self, /, *functions: Callable[..., Json]) -> int:
         """Run every tool call that has no result yet, at the same time, and add the results.
 
         The functions may be coroutine functions; see `Turn.run_tools` for the rest.
@@ -122,10 +136,26 @@ class OwnSession(Awaited):
         name = getattr(fn, "__name__", "")
         return await tools.once(self.sync, key, fn, name, rerun=rerun_unknown, arguments=arguments)
 
+    @overload
     def tool(
-        self, fn: Callable[..., Any] | None = None, /, *, name: str = "", safe_to_repeat: bool = False,
+        self, fn: Callable[P, Awaitable[R]], /, *, name: str = "", safe_to_repeat: bool = False,
         timeout: float | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> tools.AsyncTool[P, R]: ...  # fmt: skip
+
+    @overload
+    def tool(
+        self, fn: Callable[P, R], /, *, name: str = "", safe_to_repeat: bool = False, timeout: float | None = None
+    ) -> tools.AsyncTool[P, R]: ...
+
+    @overload
+    def tool(
+        self, fn: None = None, /, *, name: str = "", safe_to_repeat: bool = False, timeout: float | None = None
+    ) -> Decorator: ...
+
+    def tool(
+        self, fn: Callable[..., Json] | None = None, /, *, name: str = "", safe_to_repeat: bool = False,
+        timeout: float | None = None,
+    ) -> Callable[..., Json]:  # fmt: skip
         """A function as a tool, awaited: each call is recorded before and after, and runs once. Also a decorator."""
         return tools.tool(self.sync, fn, name=name, safe_to_repeat=safe_to_repeat, timeout=timeout)
 

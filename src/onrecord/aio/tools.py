@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Awaitable
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from onrecord.aio.calls import finished, settled
 from onrecord.errors import ToolTimedOut
 from onrecord.session import effects
 from onrecord.session.chapter import told
-from onrecord.session.tools import Ran, Tool, as_text, by_name, chosen, pending, said_of
+from onrecord.session.tools import AnyTool, Ran, as_text, by_name, chosen, pending, said_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Callable, Iterable
 
     from onrecord.session.handle import Session
     from onrecord.session.tools import Pending
@@ -22,20 +23,25 @@ if TYPE_CHECKING:
     from onrecord.views.values import Json
 
 
-class AsyncTool(Tool):
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncTool(AnyTool[P, Awaitable[R] | R]):
     """A function that runs as an effect of a session. Call it like the function, and await it."""
 
-    async def __call__(self, /, *args: Any, **named: Any) -> Json:
+    async def __call__(self, /, *args: P.args, **named: P.kwargs) -> R:
         """Run it once, ever, with these arguments; the same call again returns the recorded result."""
         arguments = self.bound(*args, **named)
         return await self.run(self.key(arguments), arguments)
 
-    async def run(self, key: str, arguments: dict[str, Any]) -> Json:
+    async def run(self, key: str, arguments: dict[str, Json]) -> R:
         """Run it once, ever, under a key of your own."""
         call = partial(self._call, key, arguments, [])
-        return await once(self.session, key, call, self.name, rerun=self.safe_to_repeat, arguments=arguments)
+        made: R = await once(self.session, key, call, self.name, rerun=self.safe_to_repeat, arguments=arguments)
+        return made
 
-    async def _call(self, key: str, arguments: dict[str, Any], failed: list[BaseException]) -> Json:
+    async def _call(self, key: str, arguments: dict[str, Json], failed: list[BaseException]) -> Json:
         bound = inspect.BoundArguments(inspect.signature(self.fn), arguments)
         try:
             if not inspect.iscoroutinefunction(self.fn):
@@ -80,7 +86,7 @@ async def _once(
 
 def tool(
     session: Session, fn: Callable[..., Any] | None, *, name: str, safe_to_repeat: bool, timeout: float | None
-) -> Any:
+) -> Callable[..., Json]:
     """A tool, or the decorator that makes one."""
     make = partial(AsyncTool, session, name=name, safe_to_repeat=safe_to_repeat, timeout=timeout)
     return make if fn is None else make(fn)

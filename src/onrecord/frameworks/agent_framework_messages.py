@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from onrecord.log.items import make_item, make_result
 from onrecord.log.readings import condense, joined, reference, resolve, value_reference
 
 if TYPE_CHECKING:
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
 
 
 def message_of(role: str, contents: list[dict[str, Any]]) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def reading(message: dict[str, Any]) -> list[Item]:
     """The same; long texts and arguments refer to the message, so they are not searched for in it."""
     role = str(message.get("role") or "assistant")
     texts: list[Any] = []
-    calls: list[dict[str, Any]] = []
+    calls: list[ToolCall] = []
     said: list[Item] = []
     for number, part in enumerate(message.get("contents") or ()):
         kind, at = part.get("type"), f"/contents/{number}"
@@ -35,8 +36,8 @@ def reading(message: dict[str, Any]) -> list[Item]:
         elif kind == "function_call" and part.get("call_id"):
             calls.append({"id": part["call_id"], "name": str(part.get("name")), "arguments": _arguments(at, part)})
         elif kind == "function_result" and part.get("call_id"):
-            failed = {"error": True} if part.get("exception") else {}
-            said.append({"role": "tool", "call": part["call_id"], "content": _text_of(message, at, part)} | failed)
+            failed = bool(part.get("exception"))
+            said.append(make_result(part["call_id"], _text_of(message, at, part), failed=failed))
         elif kind == "text_reasoning":
             if part.get("text"):
                 text = reference(f"{at}/text", str(part["text"]))
@@ -45,7 +46,7 @@ def reading(message: dict[str, Any]) -> list[Item]:
             texts.append(f"[{kind}: {part.get('media_type') or ''}]" if part.get("media_type") else f"[{kind}]")
     if texts or calls:
         role = role if role in ("system", "user", "assistant") else "assistant"
-        said.append({"role": role, "content": joined(texts, "\n")} | ({"tool_calls": calls} if calls else {}))
+        said.append(make_item(role, joined(texts, "\n"), calls))
     return said
 
 

@@ -41,7 +41,7 @@ from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, replay
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import theirs
-from onrecord.log.items import to_items
+from onrecord.log.items import make_item, to_items, without_verbatim
 from onrecord.log.names import NAME_LIMIT
 from onrecord.log.readings import REFERENCE, joined, reference
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
 
@@ -396,7 +396,7 @@ def reading(entry: dict[str, Any]) -> list[Item] | None:
         return [{"role": role, "content": reference(at, content)}]
     results: list[Item] = []
     texts: list[Any] = []
-    calls: list[Item] = []
+    calls: list[ToolCall] = []
     for number, part in enumerate(content if type(content) is list else [None]):
         match part:
             case {"type": "text", "text": str(text)} if len(part) == 2:  # noqa: PLR2004 - nothing beside the text
@@ -409,8 +409,7 @@ def reading(entry: dict[str, Any]) -> list[Item] | None:
                 return None
     if len({call["id"] for call in calls}) != len(calls):
         return None
-    said = [{"role": role, "content": joined(texts, "\n")} | ({"tool_calls": calls} if calls else {})]
-    return results + (said if texts or calls else [])
+    return [*results, make_item(role, joined(texts, "\n"), calls)] if texts or calls else results
 
 
 def neutral(entry: dict[str, Any]) -> list[Item]:
@@ -422,4 +421,4 @@ def neutral(entry: dict[str, Any]) -> list[Item]:
         items = to_items({"role": message.get("role"), "content": message.get("content")}, "anthropic")
     except InvalidInput:
         return []
-    return [{name: value for name, value in item.items() if name != "verbatim"} for item in items]
+    return [without_verbatim(item) for item in items]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from onrecord.log.events import Draft, Event
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
 
 REFUSE, QUEUE, FORK = "refuse", "queue", "fork"

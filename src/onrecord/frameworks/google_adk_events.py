@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import InvalidInput
 from onrecord.frameworks.conversation import as_line, parsed
 from onrecord.frameworks.requiring import required
+from onrecord.log.items import make_item
 
 with required("google-adk", "google", "2.13"):
     from google.adk.sessions.state import State
@@ -16,7 +17,7 @@ with required("google-adk", "google", "2.13"):
 if TYPE_CHECKING:
     from google.adk.events.event import Event as AdkEvent
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
 
 
 def is_same(line: str, event: AdkEvent) -> bool:
@@ -66,7 +67,7 @@ def copied(state: dict[str, Any]) -> dict[str, Any]:
 def neutral(event: AdkEvent) -> list[Item]:
     """What an event says, as neutral items."""
     texts: list[str] = []
-    calls: list[dict[str, Any]] = []
+    calls: list[ToolCall] = []
     results: list[Item] = []
     for part in (event.content.parts if event.content else None) or ():
         if part.text and not part.thought:
@@ -78,8 +79,5 @@ def neutral(event: AdkEvent) -> list[Item]:
             answer = part.function_response
             content = json.dumps(to_jsonable_python(answer.response, fallback=str), ensure_ascii=False)
             results.append({"role": "tool", "call": answer.id or answer.name, "content": content})
-    said: list[Item] = []
-    if texts or calls:
-        role = "user" if event.author == "user" else "assistant"
-        said = [{"role": role, "content": "\n".join(texts)} | ({"tool_calls": calls} if calls else {})]
-    return results + said
+    role = "user" if event.author == "user" else "assistant"
+    return [*results, make_item(role, "\n".join(texts), calls)] if texts or calls else results

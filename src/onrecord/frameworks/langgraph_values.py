@@ -39,6 +39,7 @@ from zoneinfo import ZoneInfo
 from onrecord.errors import DamagedLog, InvalidInput
 from onrecord.frameworks.conversation import as_line, parsed
 from onrecord.frameworks.requiring import required
+from onrecord.log.items import make_item, make_result
 
 with required("langgraph", "langgraph langchain_core", "1.2"):
     from langchain_core.documents import Document
@@ -64,7 +65,7 @@ with required("langgraph", "langgraph langchain_core", "1.2"):
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
 
 TAG, VALUE, POOLED = "@", "v", "m"
 _TAGGED = f'"{TAG}":'
@@ -399,15 +400,13 @@ def neutral(message: BaseMessage) -> list[Item]:
     if isinstance(message, RemoveMessage):
         return []
     if isinstance(message, ToolMessage):
-        item: Item = {"role": "tool", "call": message.tool_call_id, "content": text}
-        return [item | ({"error": True} if message.status == "error" else {})]
+        return [make_result(message.tool_call_id, text, failed=message.status == "error")]
     if isinstance(message, AIMessage):
-        item = {"role": "assistant", "content": text}
-        calls = [
+        calls: list[ToolCall] = [
             {"id": str(call["id"] or number), "name": call["name"], "arguments": call["args"]}
             for number, call in enumerate(message.tool_calls)
         ]
-        return [item | ({"tool_calls": calls} if calls else {})]
+        return [make_item("assistant", text, calls)]
     role = {"human": "user", "system": "system"}.get(message.type.lower().replace("messagechunk", ""), "assistant")
     return [{"role": role, "content": text}]
 

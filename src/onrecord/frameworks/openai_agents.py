@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from agents.run_context import RunContextWrapper
 
     from onrecord.log.events import Draft
+    from onrecord.log.item_values import Item
     from onrecord.session.session_store import SessionStore
 
 R = TypeVar("R")
@@ -322,7 +323,7 @@ def _payload(kept: Conversation, items: list[Any], lines: list[str]) -> dict[str
 def _row(number: int, key: str, item: Any, line: str) -> Any:
     """What an item says, as a row of the reading; calls and results, which are most items, without a search."""
     said = neutral(item)
-    made: dict[str, Any] | None = None
+    made: Item | None = None
     if said and "\\u" not in line:  # an escape may be that of a lone surrogate, which no event can have
         if item.get("type") == "function_call":
             (call,), text = said[0]["tool_calls"], item.get("arguments")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
 
 FRAMEWORK = "openai-agents"
 _CALLS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
@@ -26,7 +26,7 @@ def neutral(item: Any) -> list[Item]:
             role = "assistant"
         return [{"role": role, "content": _content(item.get("content"))}]
     if kind in _CALLS and isinstance(item.get("call_id"), str):
-        call = {"id": item["call_id"], "name": str(item.get("name", "")), "arguments": _parsed(item)}
+        call: ToolCall = {"id": item["call_id"], "name": str(item.get("name", "")), "arguments": _parsed(item)}
         return [{"role": "assistant", "content": "", "tool_calls": [call]}]
     if kind in _RESULTS and isinstance(item.get("call_id"), str):
         return [{"role": "tool", "call": item["call_id"], "content": _content(item.get("output"))}]

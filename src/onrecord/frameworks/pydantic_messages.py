@@ -6,10 +6,11 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from onrecord.log.items import make_item, make_result
 from onrecord.log.readings import condense, joined, reference, resolve, value_reference
 
 if TYPE_CHECKING:
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
 
 CARRIED = "onrecord"
 """In the metadata of a message: the position of the turn of another writer that it repeats."""
@@ -36,10 +37,10 @@ def _request(message: Any, parts: list[tuple[str, Any]]) -> list[Item]:
             role = "user" if kind == "user-prompt" else "system"
             said.append({"role": role, "content": _content(message, at, part)})
         elif kind in ("tool-return", "retry-prompt"):
-            failed = {"error": True} if kind == "retry-prompt" or part.get("outcome") not in (None, "success") else {}
+            failed = kind == "retry-prompt" or part.get("outcome") not in (None, "success")
             content = _content(message, at, part)
             if part.get("tool_name"):
-                said.append({"role": "tool", "call": str(part.get("tool_call_id")), "content": content} | failed)
+                said.append(make_result(str(part.get("tool_call_id")), content, failed=failed))
             else:
                 said.append({"role": "user", "content": content})
     return said
@@ -47,7 +48,7 @@ def _request(message: Any, parts: list[tuple[str, Any]]) -> list[Item]:
 
 def _response(message: Any, parts: list[tuple[str, Any]]) -> list[Item]:
     texts: list[Any] = []
-    calls: list[dict[str, Any]] = []
+    calls: list[ToolCall] = []
     said: list[Item] = []
     for at, part in parts:
         kind = part.get("part_kind")
@@ -61,8 +62,7 @@ def _response(message: Any, parts: list[tuple[str, Any]]) -> list[Item]:
         elif kind and kind != "thinking":
             texts.append(f"[{kind}]")
     if texts or calls:
-        content = joined(texts, "\n")
-        said.append({"role": "assistant", "content": content} | ({"tool_calls": calls} if calls else {}))
+        said.append(make_item("assistant", joined(texts, "\n"), calls))
     return said
 
 

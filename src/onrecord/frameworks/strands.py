@@ -34,6 +34,7 @@ from onrecord.frameworks.conversation import (
 from onrecord.frameworks.leasing import alone
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.log.items import make_item, make_result
 
 with required("strands", "strands", "1.62"):
     from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from onrecord.log.events import Draft
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
     from onrecord.session.session_store import SessionStore
 
 R = TypeVar("R")
@@ -340,7 +341,7 @@ def _reading(key: str, line: str) -> list[dict[str, Any] | list[Any]]:
 def neutral(message: dict[str, Any]) -> list[Item]:
     """What a message of Strands says, as neutral items."""
     texts: list[str] = []
-    calls: list[dict[str, Any]] = []
+    calls: list[ToolCall] = []
     results: list[Item] = []
     for part in message.get("content") or ():
         if "text" in part:
@@ -351,9 +352,5 @@ def neutral(message: dict[str, Any]) -> list[Item]:
         elif "toolResult" in part:
             result = part["toolResult"]
             content = "\n".join(str(one.get("text", one)) for one in result.get("content") or ())
-            failed = {"error": True} if result.get("status") == "error" else {}
-            results.append({"role": "tool", "call": result["toolUseId"], "content": content} | failed)
-    said: list[Item] = []
-    if texts or calls:
-        said = [{"role": message["role"], "content": "\n".join(texts)} | ({"tool_calls": calls} if calls else {})]
-    return results + said
+            results.append(make_result(result["toolUseId"], content, failed=result.get("status") == "error"))
+    return [*results, make_item(message["role"], "\n".join(texts), calls)] if texts or calls else results

@@ -7,7 +7,10 @@ compactible, erasable by retention) or *durable* (small, permanent). There is no
 
 from __future__ import annotations
 
-from onrecord.lean_typing import Any, NamedTuple
+from onrecord.lean_typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from onrecord.log.item_values import Json
 
 tuple_new = tuple.__new__
 """Makes a named tuple without its own constructor, which is a Python function and takes three times as long."""
@@ -41,7 +44,7 @@ class Event(NamedTuple):
     run: int
     because: int | None
     """The position in the same log that led to this event, if one did."""
-    data: Any
+    data: Json
     """The payload; None when it was erased."""
     payload_hash: bytes
     hash: bytes
@@ -61,7 +64,7 @@ class Draft(NamedTuple):
     salt: bytes
     payload: bytes
     payload_hash: bytes
-    data: Any
+    data: Json
     """The value that `payload` encodes, kept so that it need not be decoded again."""
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 from onrecord.errors import InvalidInput
 from onrecord.lean_typing import TYPE_CHECKING, Any
 from onrecord.log.codec import NESTING_LIMIT, plain
-from onrecord.log.partners import arguments_of, from_gemini, from_responses, plain_message
+from onrecord.log.partners import Unchecked, arguments_of, from_gemini, from_responses, plain_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from onrecord.log.item_values import Content, Item, ToolCall
 
 ROLES = ("system", "user", "assistant", "tool")
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini")
@@ -24,8 +26,6 @@ ITEMS_LIMIT = 1_000
 _ROOM_FOR_ARGUMENTS = NESTING_LIMIT - 5
 """How deep the arguments of a plain call may be nested: they are inside a call, a list, an item, a list and a
 payload."""
-
-Item = dict[str, Any]
 
 
 def check_item(item: object) -> Item:
@@ -46,8 +46,17 @@ def check_item(item: object) -> Item:
     if "verbatim" in item:
         _check_verbatim(item["verbatim"])
     calls = item.get("tool_calls")
-    if calls is None:
-        return item
+    if calls is not None:
+        _check_calls(calls, role)
+    return _checked(item)
+
+
+def _checked(item: Any) -> Item:
+    made: Item = item
+    return made
+
+
+def _check_calls(calls: object, role: object) -> None:
     if role != "assistant" or not isinstance(calls, list):
         raise InvalidInput("tool_calls must be a list, and only an assistant's item may have it")
     seen: set[str] = set()
@@ -57,7 +66,29 @@ def check_item(item: object) -> Item:
         if call["id"] in seen:
             raise InvalidInput(f"two tool calls of one item have the same id {call['id']!r}")
         seen.add(call["id"])
+
+
+def make_item(role: str, content: Content, calls: list[ToolCall]) -> Item:
+    """What is said in a role, and the tools that are called, if any."""
+    item: Item = {"role": role, "content": content}
+    if calls:
+        item["tool_calls"] = calls
     return item
+
+
+def make_result(call: str, content: Content, *, failed: bool) -> Item:
+    """The result of a tool call."""
+    item: Item = {"role": "tool", "call": call, "content": content}
+    if failed:
+        item["error"] = True
+    return item
+
+
+def without_verbatim(item: Item) -> Item:
+    """A copy of an item, without its partner's message."""
+    bare = item.copy()
+    bare.pop("verbatim", None)
+    return bare
 
 
 def text_of(item: Item) -> str:
@@ -94,9 +125,7 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
     read = _READERS.get(spoken)
     if read is None:
         return [check_item(message)]
-    items = read(message)
-    for item in items:
-        check_item(item)
+    items = [check_item(item) for item in read(message)]
     items[0]["verbatim"] = {"format": spoken, "message": message, "spans": len(items)}
     return items
 
@@ -122,11 +151,11 @@ def plain_item(message: object, format: str | None = None) -> Item | None:
     return None if calls is None else {"content": content, "role": role, "tool_calls": calls}
 
 
-def _plain_calls(calls: object) -> list[Item] | None:
+def _plain_calls(calls: object) -> list[ToolCall] | None:
     """A copy in canonical form of tool calls, each with an id of its own."""
     if type(calls) is not list:
         return None
-    copies: dict[str, Item] = {}
+    copies: dict[str, ToolCall] = {}
     for call in calls:
         if type(call) is not dict or len(call) != 3 or "arguments" not in call:  # noqa: PLR2004 - id, name, arguments
             return None
@@ -141,7 +170,7 @@ def _plain_calls(calls: object) -> list[Item] | None:
     return list(copies.values())
 
 
-def _shape(message: Item) -> str:
+def _shape(message: Unchecked) -> str:
     if "tool_call_id" in message:
         return "openai"
     if isinstance(message.get("output"), list) or message.get("type") in _RESPONSE_PARTS:
@@ -157,13 +186,13 @@ def _shape(message: Item) -> str:
     return "neutral"
 
 
-def _dicts(value: object) -> list[Item]:
+def _dicts(value: object) -> list[Unchecked]:
     return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
 
 
-def _from_openai(message: Item) -> list[Item]:
+def _from_openai(message: Unchecked) -> list[Unchecked]:
     role = "system" if message.get("role") == "developer" else message.get("role")
-    item: Item = {"role": role, "content": message.get("content")}
+    item: Unchecked = {"role": role, "content": message.get("content")}
     if role == "tool":
         item["call"] = message.get("tool_call_id")
     if message.get("tool_calls"):
@@ -178,7 +207,7 @@ def _from_openai(message: Item) -> list[Item]:
     return [item]
 
 
-def _from_anthropic(message: Item) -> list[Item]:
+def _from_anthropic(message: Unchecked) -> list[Unchecked]:
     parts = message.get("content")
     if not isinstance(parts, list):
         return [{"role": message.get("role"), "content": parts}]
@@ -194,7 +223,7 @@ def _from_anthropic(message: Item) -> list[Item]:
         if part.get("type") == "tool_use"
     ]
     rest = [part for part in parts if not (isinstance(part, dict) and part.get("type") in ("tool_use", "tool_result"))]
-    said: list[Item] = []
+    said: list[Unchecked] = []
     if rest or calls or not results:
         said = [{"role": message.get("role"), "content": _plain(rest)} | ({"tool_calls": calls} if calls else {})]
     return results + said
@@ -207,6 +236,6 @@ def _plain(parts: list[Any]) -> object:
 
 
 _RESPONSE_PARTS = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "reasoning")
-_READERS: dict[str, Callable[[Item], list[Item]]] = {
+_READERS: dict[str, Callable[[Unchecked], list[Unchecked]]] = {
     "openai": _from_openai, "openai-responses": from_responses, "anthropic": _from_anthropic, "gemini": from_gemini,
 }  # fmt: skip

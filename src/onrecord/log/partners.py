@@ -11,7 +11,8 @@ from onrecord.errors import InvalidInput
 from onrecord.lean_typing import Any, NamedTuple
 from onrecord.log.codec import encode_payload
 
-Item = dict[str, Any]
+Unchecked = dict[str, Any]
+"""What becomes an item once `items.check_item` has checked it; and a partner's message."""
 
 
 class Reply(NamedTuple):
@@ -117,14 +118,14 @@ def _counts(**counts: int | None) -> dict[str, int]:
     return {name: amount for name, amount in counts.items() if amount}
 
 
-def from_responses(message: Item) -> list[Item]:
+def from_responses(message: Unchecked) -> list[Unchecked]:
     """The items of a response: its text and calls are one assistant's item; a result is a tool's."""
     output = message["output"] if isinstance(message.get("output"), list) and "type" not in message else [message]
     if not all(isinstance(part, dict) and ("type" in part or "role" in part) for part in output):
         raise InvalidInput("every part of a response has a type", hint="pass response.output, or the whole response")
     texts: list[str] = []
-    calls: list[Item] = []
-    items: list[Item] = []
+    calls: list[Unchecked] = []
+    items: list[Unchecked] = []
     role = "assistant"
     for part in output:
         kind = part.get("type", "message")
@@ -143,14 +144,14 @@ def from_responses(message: Item) -> list[Item]:
     return items
 
 
-def from_gemini(message: Item) -> list[Item]:
+def from_gemini(message: Unchecked) -> list[Unchecked]:
     """The items of a content of Gemini's. Its calls may have no id: then they get one from their order."""
     if not isinstance(message.get("parts"), list):
         raise InvalidInput("a content of Gemini's needs a list of parts", hint='like {"role": "user", "parts": [...]}')
     role = "assistant" if message.get("role") == "model" else "user"
     texts: list[str] = []
-    calls: list[Item] = []
-    items: list[Item] = []
+    calls: list[Unchecked] = []
+    items: list[Unchecked] = []
     for part in (part for part in message["parts"] if isinstance(part, dict)):
         call = part.get("function_call") or part.get("functionCall")
         result = part.get("function_response") or part.get("functionResponse")

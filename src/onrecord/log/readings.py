@@ -20,7 +20,7 @@ from onrecord.log.names import BESIDE, MIRROR_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
 
 BEGINS, ABORTS, MAY_BEGIN = "begins", "aborts", "may_begin"
 """A prompt begins a turn; the user or the vendor aborted the turn; a command begins one if the model answers it."""

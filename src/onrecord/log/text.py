@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onrecord.log.codec import decode_payload
-from onrecord.log.items import Item
 from onrecord.log.packed import MARKS
 from onrecord.log.readings import rows_of
+
+if TYPE_CHECKING:
+    from onrecord.log.item_values import Item
 
 _words = re.compile(r"[^\W_]+").findall  # runs of what str.isalnum accepts
 _PLAIN = bytes(code if chr(code).isalnum() else 0x20 for code in range(128)) + bytes(128)

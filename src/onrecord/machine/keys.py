@@ -61,7 +61,8 @@ def chosen_way(chosen: Mapping[str, Any], section: str = "encryption") -> str | 
             )
     if len(chosen) > 1:
         raise InvalidInput(
-            f"{section}: there can be one key, and {' and '.join(chosen)} each name one", hint="remove all but one"
+            f"{section}: only one key can be configured, and {' and '.join(chosen)} each name one",
+            hint="remove all but one",
         )
     return next(iter(chosen), None)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onrecord.log.events import Event
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.views.fold import Whole
     from onrecord.views.transcript import Turn
 
@@ -217,7 +217,7 @@ class _Reader:
 
 def _sound(items: Any) -> list[Item]:
     """Items as a page can draw them: a log from elsewhere may have others."""
-    found: list[Item] = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    found: list[Any] = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     return [item if _is_sound(item) else _mended(item) for item in found]
 
 
@@ -228,7 +228,9 @@ def _is_sound(item: Item) -> bool:
 
 def _mended(item: Item) -> Item:
     calls = item["tool_calls"] if isinstance(item["tool_calls"], list) else []
-    return item | {"tool_calls": [call for call in calls if isinstance(call, dict)]}
+    mended = item.copy()
+    mended["tool_calls"] = [call for call in calls if isinstance(call, dict)]
+    return mended
 
 
 def _superseding(committed: list[Turn]) -> Any:

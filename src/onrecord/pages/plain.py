@@ -23,7 +23,7 @@ from onrecord.views.transcript import RUNNING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.pages.entries import Entry
     from onrecord.pages.options import Options
     from onrecord.pages.report import Contents
@@ -125,9 +125,8 @@ def _words(item: Item) -> str:
 
 def _thoughts(item: Item) -> list[str]:
     """What an agent thought, if that is part of its message."""
-    parts = (
-        [part for part in item["content"] if isinstance(part, dict)] if isinstance(item.get("content"), list) else []
-    )
+    content = item.get("content")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
     return [plain(part["thinking"]).strip() for part in parts if isinstance(part.get("thinking"), str)]
 
 

@@ -18,7 +18,7 @@ from onrecord.views.transcript import RUNNING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.pages.entries import Entry
 
 SIZES = ((1_500, "z1"), (6_000, "z2"), (20_000, "z3"))

@@ -17,7 +17,7 @@ from onrecord.views.happenings import PATH_NAMES, changed_by, command_of, exit_c
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
     from onrecord.pages.options import Options
 
 TITLE_WIDTH = 140
@@ -49,7 +49,7 @@ class Shown(NamedTuple):
 
 
 def draw_call(
-    call: Mapping[str, Any], answer: Item | None, used: Mapping[str, Any] | None, options: Options, *, ended: bool
+    call: ToolCall, answer: Item | None, used: Mapping[str, Any] | None, options: Options, *, ended: bool
 ) -> str:
     """A tool call with its result, folded; `used` is a hook's record of it, `ended` says that no result can come."""
     made = shown_call(call, answer, used, options, ended=ended)
@@ -58,7 +58,7 @@ def draw_call(
 
 
 def shown_call(
-    call: Mapping[str, Any], answer: Item | None, used: Mapping[str, Any] | None, options: Options, *, ended: bool
+    call: ToolCall, answer: Item | None, used: Mapping[str, Any] | None, options: Options, *, ended: bool
 ) -> Shown:
     """What a tool call shows."""
     arguments = call.get("arguments")
@@ -145,9 +145,9 @@ def _output(output: str, options: Options) -> str:
     return f'<pre class="out">{terminal(output)}</pre>'
 
 
-def _change(call: Mapping[str, Any], arguments: Any) -> tuple[str, diffs.Diff] | None:
+def _change(call: ToolCall, arguments: Any) -> tuple[str, diffs.Diff] | None:
     """The file that a call changes, and how."""
-    paths = ", ".join(changed_by(dict(call)))
+    paths = ", ".join(changed_by(call))
     if isinstance(arguments, str):
         return (paths, diffs.of_patch(arguments)) if "*** Begin Patch" in arguments else None
     if not isinstance(arguments, dict):
@@ -169,9 +169,7 @@ def _first(arguments: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
     return next((arguments[name] for name in names if isinstance(arguments.get(name), str)), None)
 
 
-def _edit(
-    call: Mapping[str, Any], change: tuple[str, diffs.Diff], answer: Item | None, output: str, options: Options
-) -> Shown:
+def _edit(call: ToolCall, change: tuple[str, diffs.Diff], answer: Item | None, output: str, options: Options) -> Shown:
     paths, diff = change
     failed = bool(answer and answer.get("error"))
     badge = _FAILED if failed else f"+{diff.added} {_MINUS}{diff.removed}"
@@ -181,9 +179,7 @@ def _edit(
     return Shown(title, badge, "b" if failed else "g", body, len(diff.lines) <= OPEN_LINES, diff=diff.lines)
 
 
-def _other(
-    call: Mapping[str, Any], arguments: Any, answer: Item | None, output: str, options: Options, *, ended: bool
-) -> Shown:
+def _other(call: ToolCall, arguments: Any, answer: Item | None, output: str, options: Options, *, ended: bool) -> Shown:
     name = str(call.get("name") or "tool")
     path = _first(arguments, PATH_NAMES) if isinstance(arguments, dict) else None
     given = path or _flat(arguments)

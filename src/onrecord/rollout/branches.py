@@ -181,9 +181,9 @@ class Tree:
 
 def read_heads(records: SessionStore, id: str) -> list[Head]:
     """The sessions of a tree: the first one, then its forks and theirs, in the order in which they were made."""
-    found = [records.store.head(id)]
+    found = [records.head(id)]
     for head in found:
-        found += sorted(records.store.children(head.session), key=lambda child: child.session)
+        found += sorted(records.children(head.session), key=lambda child: child.session)
     return [found[0], *sorted(found[1:], key=lambda head: head.session)]
 
 

@@ -62,7 +62,7 @@ def llama_reply(body: Any) -> dict[str, Any]:
     rows = [row if isinstance(row, dict) else {} for row in rows] if isinstance(rows, list) else []
     if [row.get("id") for row in rows] != body["tokens"]:
         raise BadReply(
-            f"the reply has {len(body['tokens'])} tokens and logprobs of {len(rows)}, or of other ones",
+            f"the {len(body['tokens'])} tokens of the reply and its {len(rows)} logprobs do not belong together",
             hint="llama.cpp has no logprobs for the tokens of a stop word: leave out `stop`",
         )
     ended = body.get("stop_type")

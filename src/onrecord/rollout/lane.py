@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from onrecord.log.events import Event
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.rollout.matching import Message
     from onrecord.rollout.trajectory import Policy
     from onrecord.rollout.turns import Reply, Span
@@ -327,7 +327,7 @@ def item_of(message: Message) -> Item:
     plain = dict(message)
     if isinstance(plain.get("content"), str):
         if plain.keys() == {"role", "content"} and plain["role"] in ("system", "user", "assistant"):
-            return plain
+            return {"role": plain["role"], "content": plain["content"]}
         known = plain.keys() == {"role", "content", "tool_call_id"} and isinstance(plain["tool_call_id"], str)
         if known and plain["role"] == "tool":
             # Without a second copy of text that may be long; `message_of` rebuilds the message.
@@ -354,7 +354,8 @@ def message_of(item: Item) -> dict[str, Any]:
         return message
     if item.get("role") == "tool":
         return {"content": item.get("content"), "role": "tool", "tool_call_id": item.get("call")}
-    return item
+    same: dict[str, Any] = dict(item)
+    return same
 
 
 def _is_sorted(value: Any) -> bool:

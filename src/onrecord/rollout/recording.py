@@ -118,7 +118,7 @@ def refuse_retired(session: Session) -> None:
 def _known(records: SessionStore, name: str) -> str | None:
     """The id of the session with exactly this name or id: a prefix could belong to another rollout."""
     if is_ulid(name.upper()):
-        return records.store.head(name.upper()).session
+        return records.head(name.upper()).session
     found = records.named(name)
     return found.session if found else None
 

@@ -176,7 +176,7 @@ def as_sent(message: dict[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
         if has.startswith(had):
             continue
         if not (lead + has).startswith(had):
-            raise BadReply(f"the whole reply has another {name} than its chunks")
+            raise BadReply(f"the {name} of the whole reply differs from that of its chunks")
         spelled[name] = lead + has
     return spelled
 

@@ -32,7 +32,12 @@ class AgentVerbs(Chapter):
 
     def lane(self, agent: str | None = None) -> Lane:
         """An agent's turns: counts, last committed position, the open turn, the provisional tail."""
-        return self._session._lane(agent or self._session.agent)
+        session = self._session
+        with session._lock:
+            lane = session.views.lanes.lane(agent or session.agent).copy()
+            lane["commits"], lane["provisional"] = lane["commits"].copy(), lane["provisional"].copy()
+            lane["open"] = lane["open"] and lane["open"].copy()
+        return lane
 
     def locate(self, /, vendor: str, vendor_id: str, **about: Json) -> Event | None:
         """Record which vendor conversation this agent uses, and what is new about it; None if nothing is new.
@@ -127,5 +132,5 @@ def _brief_id(vendor: str, vendor_id: str, before: Json, briefed: Json) -> str |
         return None
     mark = before.get("mark", "") if isinstance(before, dict) else ""
     if mark != briefed["after"]:
-        raise IdReused("another hook gave this conversation the record since it was read")
+        raise IdReused("another hook has already given the record to this conversation")
     return f"brief/{mark or 0}/{vendor}/{vendor_id}"[:ID_LIMIT]

@@ -107,7 +107,7 @@ def usage_of(
         if amount is not None and (
             isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < AMOUNT_LIMIT
         ):
-            raise InvalidInput(f"{what} is a number from 0 up, not {amount!r}")
+            raise InvalidInput(f"{what} must be a number of at least 0, not {amount!r}")
     for what, amount in parts.items():
         if what not in PARTS:
             raise InvalidInput(f"unknown count {what!r:.60}", hint=f"use {', '.join(PARTS)}")
@@ -115,7 +115,8 @@ def usage_of(
     for what, rest in whole.items():
         if rest < 0:
             raise InvalidInput(
-                f"the parts of {what} are more than the whole", hint="input contains what a cache was used for"
+                f"the parts of {what} add up to more than {what}",
+                hint="input_tokens includes what was read from a cache and written to it",
             )
     used: ModelUsage = {"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, "cost": cost}
     return used | {what: amount for what, amount in parts.items() if amount}  # type: ignore[return-value]  # the names are those of PARTS

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from onrecord.log.events import Event
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
     from onrecord.views.fold import Whole
     from onrecord.views.values import Decision, Finding, Lane

@@ -66,7 +66,7 @@ class EvidenceVerbs(Chapter):
         newest = [one for one in newest if one.get("captured")] or newest
         if len(newest) > 1:
             raise InvalidInput(
-                f"{name!r} may be {' or '.join(one['id'] for one in newest)}", hint="give the full id",
+                f"{name!r} can mean {' or '.join(one['id'] for one in newest)}", hint="give the full id",
                 step="list_evidence",
             )  # fmt: skip
         return newest[0]["id"]
@@ -115,7 +115,7 @@ def _day(id: str) -> str:
 def check_evidence_id(id: str) -> str:
     """The id if it can be written in a sentence."""
     if id == LAST:
-        raise InvalidInput(f"{LAST!r} is the newest evidence, whatever its id", hint="give another id")
+        raise InvalidInput(f"{LAST!r} always means the newest evidence, so it cannot be an id", hint="give another id")
     if not id or len(id) > EVIDENCE_ID_LIMIT or not id.isprintable() or any(letter.isspace() for letter in id):
         raise InvalidInput(f"{id!r} is not a valid evidence id", hint="like run-2026-05-18-a")
     return id

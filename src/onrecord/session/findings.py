@@ -162,6 +162,15 @@ def _refuse_unverified(session: Session, finding: str | None) -> None:
         return
     if known and known["label"] == "verified" and late(known):
         return
+    findings = session.views.findings
+    verified = [one["id"] for one in findings.findings.values() if findings.label_of(one) == "verified"]
+    if known is None and verified:
+        raise InvalidInput(
+            "the finding that is the root cause is not named",
+            hint="pass the id of a verified finding",
+            step="name_cause",
+            finding=verified[-1],
+        )
     raise InvalidInput(
         "a root cause must be a verified finding",
         hint="verify the finding first, then pass its id",

@@ -13,7 +13,7 @@ from _thread import RLock
 
 from onrecord import machine
 from onrecord.errors import EventNotFound, LeaseLost, OnrecordError, SessionErased, StoreError, TooLarge, TurnConflict
-from onrecord.lean_typing import TYPE_CHECKING, Any, Self
+from onrecord.lean_typing import TYPE_CHECKING, Any, Self, overload
 from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, event_of, is_simple, open_records
 from onrecord.log.events import Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_work
@@ -28,7 +28,7 @@ from onrecord.views.fold import Whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.log.store import Receipt
     from onrecord.log.verify import Report
     from onrecord.session.agents import AgentVerbs
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from onrecord.session.log_access import LogVerbs
     from onrecord.session.moment import Moment
     from onrecord.session.phases import PhaseVerbs
+    from onrecord.session.tools import P, R, Tool
     from onrecord.session.turns import Turn
     from onrecord.views.context import Context
     from onrecord.views.dialects import Messages
@@ -110,12 +111,6 @@ class Session(KeptViews):
     def views(self) -> Whole:
         """Everything the log means at its newest position."""
         return self.refresh()._whole
-
-    def _lane(self, agent: str) -> Lane:
-        """A copy of an agent's lane."""
-        with self._lock:
-            lane = self.views.lanes.lane(agent)
-            return {name: value.copy() if isinstance(value, dict | list) else value for name, value in lane.items()}  # type: ignore[return-value]  # the same fields
 
     def _end_of_lane(self) -> Lane:
         """The lane of this handle's agent, as far as it has read: the next turn is checked against it."""
@@ -358,10 +353,20 @@ class Session(KeptViews):
 
         return effects.once(self, key, fn, rerun_unknown=rerun_unknown, arguments=arguments)
 
+    @overload
+    def tool(
+        self, fn: Callable[P, R], /, *, name: str = "", safe_to_repeat: bool = False, timeout: float | None = None
+    ) -> Tool[P, R]: ...
+
+    @overload
+    def tool(
+        self, fn: None = None, /, *, name: str = "", safe_to_repeat: bool = False, timeout: float | None = None
+    ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
     def tool(
         self, fn: Callable[..., Json] | None = None, /, *, name: str = "", safe_to_repeat: bool = False,
         timeout: float | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Callable[..., Json]:  # fmt: skip
         """A function as a tool: each call is recorded before and after, and runs once. Also a decorator."""
         from onrecord.session import tools
 

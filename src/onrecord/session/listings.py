@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Event
     from onrecord.log.head import Head
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.log.readings import Row
     from onrecord.log.store import Store
     from onrecord.views.listing import Asked, Listing
@@ -145,12 +145,13 @@ def _spoken(event: Event) -> list[Item]:
         found += [item for row in rows_of(data) if not row.lane for item in _asked_or_said(row)]
     else:
         found = data.get("items") if event.kind == "turn.recorded" else [data.get("item")]
-    items = found if isinstance(found, list) else []
-    return [
-        item
-        for item in items
-        if isinstance(item, dict) and item.get("role") in SPEAKERS and not (item.get("thinking") or item.get("summary"))
-    ]
+    items: list[Any] = found if isinstance(found, list) else []
+    return [item for item in items if _is_said(item)]
+
+
+def _is_said(item: Any) -> bool:
+    speaks = isinstance(item, dict) and item.get("role") in SPEAKERS
+    return speaks and not (item.get("thinking") or item.get("summary"))
 
 
 def _asked_or_said(row: Row) -> list[Item]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onrecord.errors import EventNotFound, InvalidInput
-from onrecord.lean_typing import TYPE_CHECKING, Any
+from onrecord.lean_typing import TYPE_CHECKING
 from onrecord.log.codec import open_record, open_records, parse_record
 from onrecord.log.events import RESERVED_KINDS
 from onrecord.session.chapter import Chapter
@@ -98,7 +98,7 @@ class LogVerbs(Chapter):
 
     def decoded(
         self,
-        parse: Callable[[bytes], Any],
+        parse: Callable[[bytes], Json],
         kinds: Collection[str] | None = None,
         *,
         after: int = 0,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.log.events import Draft, Event
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
     from onrecord.views.context import Context
     from onrecord.views.dialects import Messages

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Record
     from onrecord.log.head import Head
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.log.store import Store
     from onrecord.session.handle import Session
     from onrecord.views.happenings import Recent

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onrecord.log.events import Event, Record
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
     from onrecord.views.transcript import Turn
 

@@ -6,7 +6,7 @@ What it appends is compared, event by event, with what was recorded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.session.effects import recorded_try, result_of, tries
 from onrecord.session.handle import Session
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Event
     from onrecord.session.session_store import SessionStore
+    from onrecord.views.values import Json
 
 _COMPARED = frozenset(
     {"turn.begun", "turn.committed", "turn.aborted", "turn.recorded", "item.added", "effect.started", "effect.finished",
@@ -29,8 +30,8 @@ class Divergence(NamedTuple):
     """The first event where both runs differ."""
 
     position: int
-    recorded: dict[str, Any] | None
-    replayed: dict[str, Any] | None
+    recorded: dict[str, Json] | None
+    replayed: dict[str, Json] | None
 
 
 class Replay(NamedTuple):
@@ -65,7 +66,7 @@ class ReplaySession(Session):
     recording: Session
     unrecorded: list[str]
 
-    def once(self, key: str, fn: Callable[[], Any], *, rerun_unknown: bool = False, arguments: Any = None) -> Any:
+    def once(self, key: str, fn: Callable[[], Json], *, rerun_unknown: bool = False, arguments: Json = None) -> Json:
         """The recorded result; without one the replay ends here."""
         del rerun_unknown  # nothing is run in a replay
         tried = tries(self, key)
@@ -117,7 +118,7 @@ def _counts(event: Event, agent: str, run: int | None) -> bool:
     return event.kind in _COMPARED and event.by == agent and (run is None or event.run == run)
 
 
-def _essence(event: Event) -> dict[str, Any]:
+def _essence(event: Event) -> dict[str, Json]:
     """The content of an event without what differs between any two runs: ids, times and absolute positions."""
     data = event.data
     if event.kind == "turn.begun" and data:

@@ -150,7 +150,7 @@ def shred(session: Session, reason: str) -> Event:
     """
     store = session.store
     if not isinstance(store, Keyed):
-        raise InvalidInput("this store knows no sessions with a key of their own")
+        raise InvalidInput("this store does not support sessions with a key of their own")
     key_id, destroyed_at = store.key_id(session.id) or "", store.destroy_key(session.id)
     data = {"ranges": [], "count": 0, "reason": reason, "scope": "key", "key": key_id, "destroyed_at": destroyed_at}
     receipt = store.erase(session.id, (), session._draft("payload.erased", data, id=_destruction(key_id)))

@@ -137,20 +137,32 @@ class SessionStore:
         )  # fmt: skip
         (passed,), notices = funnel_of(self.store).passed((draft,), lambda: self.project)
         where, *_noticed = self.store.create(heads.fresh(id_, passed), [passed, *notices])
-        session = Session(self.store, id_, agent=agent, clock=self.clock)
+        session = self.handle(id_, agent=agent)
         session.run = where.run  # creating the session was this process's first opening of it
         return session
 
     def get(self, name: str, *, agent: str = DEFAULT_ACTOR) -> Session:
         """The session of this name or id; a unique beginning of either is enough. Takes no lease."""
-        return Session(self.store, self.find(name).session, agent=agent, clock=self.clock)
+        return self.handle(self.find(name).session, agent=agent)
+
+    def handle(self, id: str, *, agent: str = DEFAULT_ACTOR) -> Session:
+        """The session with exactly this id. Nothing is read: if there is no such session, its first verb raises."""
+        return Session(self.store, id, agent=agent, clock=self.clock)
+
+    def head(self, id: str) -> Head:
+        """The head of the session with exactly this id."""
+        return self.store.head(id)
+
+    def children(self, id: str) -> list[Head]:
+        """The sessions that were forked from the one with this id."""
+        return self.store.children(id)
 
     def find(self, name: str) -> Head:
         """The head of the session with this name or id."""
         if not isinstance(name, str) or not name:
             raise SessionNotFound("the name or id of the session is missing")
         if is_ulid(name.upper()):
-            return self.store.head(name.upper())
+            return self.head(name.upper())
         exact = self._here(name=name, limit=2) or self.store.heads(name=name, limit=5)
         if len(exact) == 1:
             return exact[0]
@@ -260,7 +272,10 @@ class SessionStore:
             return used_by(self.store, self.find(session), since)
         return usage(self.store, self.project if project is None else project or None, since)
 
-    def child(self, parent: Session, name: str, *, budget: dict[str, float], **options: Any) -> Session:
+    def child(
+        self, parent: Session, name: str, *, budget: Mapping[str, float], agent: str = DEFAULT_ACTOR,
+        objective: str | None = None, metadata: Mapping[str, Json] | None = None,
+    ) -> Session:  # fmt: skip
         """Create a session under another one, with a slice of what is left of its budget."""
         left = parent.views.spend.remaining(int(self.clock() * 1e6))
         for limit, amount in _checked(budget).items():
@@ -272,8 +287,9 @@ class SessionStore:
         if self.named(name):
             raise NameTaken(f"this project already has a session named {name!r}")
         # The slice first: a crash in between wastes a part of the budget, and never spends it twice.
-        event = parent._record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
-        return self.create(name, budget=budget, parent={"session": parent.id, "position": event.position}, **options)
+        event = parent._record("budget.sliced", {"child": name, "limits": dict(budget)}, id=f"slice/{name}")
+        above: Parent = {"session": parent.id, "position": event.position}
+        return self.create(name, agent=agent, objective=objective, metadata=metadata, budget=budget, parent=above)
 
     def copy(self, name: str, to: SessionStore, *, rename: str | None = None, into: str | None = None) -> list[Copied]:
         """Copy a session to another store, verified before and after; or add what is new to the copy that is there.
@@ -297,8 +313,14 @@ class SessionStore:
 
         return erase_every(self.store, self._for_retention, reason, dry_run=dry_run)
 
+    def erase_again(self) -> list[str]:
+        """Erase sessions whose key was destroyed, after an older copy of the store is back; returns their names."""
+        from onrecord.session.retention import erase_again
+
+        return erase_again(self.store, self.handle)
+
     def _for_retention(self, id_: str) -> Session:
-        return Session(self.store, id_, agent="retention", clock=self.clock)
+        return self.handle(id_, agent="retention")
 
     def _find_or_create(
         self,
@@ -318,7 +340,7 @@ class SessionStore:
             except NameTaken:
                 # Another process was quicker; both mean the same session.
                 known = self.find(name)
-        return Session(self.store, known.session, agent=agent, clock=self.clock)
+        return self.handle(known.session, agent=agent)
 
 
 def _checked(budget: Mapping[str, float] | None) -> dict[str, float]:

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from functools import partial, update_wrapper
 from hashlib import sha256
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from onrecord.errors import EffectUnknown, InvalidInput, OnrecordError, PayloadErased, ToolTimedOut
 from onrecord.log.codec import encode_payload
@@ -23,7 +23,7 @@ from onrecord.session.chapter import told
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
     from onrecord.views.values import Json, ToolCall
 
@@ -31,13 +31,17 @@ TIMEOUT_LIMIT = 7 * 86_400.0
 """The longest timeout of a tool, in seconds."""
 
 
-class Tool:
-    """A function that runs as an effect of a session. Call it like the function."""
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AnyTool(Generic[P, R]):
+    """A function that runs as an effect of a session, called or awaited."""
 
     __name__: str
 
     def __init__(
-        self, session: Session, fn: Callable[..., Any], *, name: str = "", safe_to_repeat: bool = False,
+        self, session: Session, fn: Callable[P, R], *, name: str = "", safe_to_repeat: bool = False,
         timeout: float | None = None,
     ) -> None:  # fmt: skip
         if not callable(fn):
@@ -54,27 +58,36 @@ class Tool:
     def __repr__(self) -> str:
         return f"<Tool {self.name}{', safe to repeat' if self.safe_to_repeat else ''}>"
 
-    def __call__(self, /, *args: Any, **named: Any) -> Json:
+    def __call__(self, /, *args: P.args, **named: P.kwargs) -> object:
+        """Call it like the function."""
+        raise NotImplementedError
+
+    def bound(self, /, *args: Any, **named: Any) -> dict[str, Json]:
+        """The arguments by name; `TypeError` if the function does not take them."""
+        return dict(inspect.signature(self.fn).bind(*args, **named).arguments)
+
+    def key(self, arguments: dict[str, Json]) -> str:
+        """The idempotency key of a call outside of the loop."""
+        return f"tool/{self.name[:64]}/{sha256(encode_payload(arguments)).hexdigest()[:32]}"
+
+
+class Tool(AnyTool[P, R]):
+    """A function that runs as an effect of a session. Call it like the function."""
+
+    def __call__(self, /, *args: P.args, **named: P.kwargs) -> R:
         """Run it once, ever, with these arguments; the same call again returns the recorded result."""
         arguments = self.bound(*args, **named)
         return self.run(self.key(arguments), arguments)
 
-    def bound(self, /, *args: Any, **named: Any) -> dict[str, Any]:
-        """The arguments by name; `TypeError` if the function does not take them."""
-        return dict(inspect.signature(self.fn).bind(*args, **named).arguments)
-
-    def key(self, arguments: dict[str, Any]) -> str:
-        """The idempotency key of a call outside of the loop."""
-        return f"tool/{self.name[:64]}/{sha256(encode_payload(arguments)).hexdigest()[:32]}"
-
-    def run(self, key: str, arguments: dict[str, Any]) -> Json:
+    def run(self, key: str, arguments: dict[str, Json]) -> R:
         """Run it once, ever, under a key of your own."""
-        call = partial(self.fn, *_spread(self.fn, arguments)[0], **_spread(self.fn, arguments)[1])
+        call: partial[R] = partial(self.fn, *_spread(self.fn, arguments)[0], **_spread(self.fn, arguments)[1])
         if self.timeout is not None:
             call = partial(within, self.session, key, self.name, call, self.timeout)
         update_wrapper(call, self.fn)
         call.__name__ = self.name  # type: ignore[attr-defined]  # a partial takes attributes
-        return self.session.once(key, call, rerun_unknown=self.safe_to_repeat, arguments=arguments)
+        made: R = self.session.once(key, call, rerun_unknown=self.safe_to_repeat, arguments=arguments)
+        return made
 
 
 def _spread(fn: Callable[..., Any], arguments: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -85,7 +98,7 @@ def _spread(fn: Callable[..., Any], arguments: dict[str, Any]) -> tuple[tuple[An
 
 def tool(
     session: Session, fn: Callable[..., Any] | None, *, name: str, safe_to_repeat: bool, timeout: float | None
-) -> Any:
+) -> Callable[..., Json]:
     """A tool, or the decorator that makes one."""
     make = partial(Tool, session, name=name, safe_to_repeat=safe_to_repeat, timeout=timeout)
     return make if fn is None else make(fn)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, PayloadErased, TurnConflict
 from onrecord.log.codec import encode_payload
 from onrecord.log.head import PAUSED
-from onrecord.log.items import ITEMS_LIMIT, Item, plain_item, to_items
+from onrecord.log.items import ITEMS_LIMIT, make_item, make_result, plain_item, to_items
 from onrecord.session.budget import usage_of
 from onrecord.session.chapter import told
 from onrecord.session.loop import Loop, unfinished
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onrecord.log.events import Draft, Event
+    from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
     from onrecord.views.context import Context
     from onrecord.views.values import Json, Lane, Message, ModelUsage, ToolCall
@@ -113,17 +114,11 @@ class Turn(Loop):
 
     def assistant(self, content: Json, *, tool_calls: Sequence[ToolCall] | None = None) -> Event:
         """Add what the assistant says and the tools it calls."""
-        item: Item = {"role": "assistant", "content": content}
-        if tool_calls:
-            item["tool_calls"] = list(tool_calls)
-        return self.add(item, format="neutral")
+        return self.add(make_item("assistant", content, list(tool_calls or ())), format="neutral")
 
     def tool(self, call: str, content: Json, *, error: bool = False) -> Event:
         """Add the result of a tool call."""
-        item: Item = {"role": "tool", "call": call, "content": content}
-        if error:
-            item["error"] = True
-        return self.add(item, format="neutral")
+        return self.add(make_result(call, content, failed=error), format="neutral")
 
     def decide(self, text: str, *, why: str | None = None) -> Event:
         """Record a decision that comes from the last item: it is a fact, whatever becomes of the turn."""

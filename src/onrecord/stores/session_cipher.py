@@ -169,7 +169,7 @@ class Ciphers:
         key = self.keys.read(session)
         if key.id != expected:
             raise SessionLocked(
-                f"the file of session {session} in {self.keys.directory} has another key than the session",
+                f"the key file of session {session} in {self.keys.directory} does not have the key of this session",
                 hint="put back the right one, if there is a copy",
             )
         return SessionCipher(session, key)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import (
@@ -405,7 +405,7 @@ def _response(payload: dict[str, Any]) -> tuple[list[Item], bool]:
     if kind in ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call"):
         given = payload.get("arguments", payload.get("input", payload.get("action")))
         name = text(payload.get("name")) or str(kind)
-        calls = [{"id": call, "name": name, "arguments": _arguments(given)}]
+        calls: list[ToolCall] = [{"id": call, "name": name, "arguments": _arguments(given)}]
         return [{"role": "assistant", "content": "", "tool_calls": calls}], True
     if kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output"):
         output = payload.get("output")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
     from onrecord.rules import ToolRequest
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer
@@ -366,14 +366,16 @@ SPOKEN = frozenset({"user.message", "system.message", "assistant.message", "tool
 
 
 def _items(kind: str, data: dict[str, Any]) -> list[Item]:
+    from onrecord.log.items import make_item, make_result
+
     if kind in ("user.message", "system.message"):
         return [{"role": kind.partition(".")[0], "content": text(data.get("content"))}]
     if kind == "assistant.message":
         asked = [one for one in data.get("toolRequests") or () if isinstance(one, dict)]
-        calls = [
-            {"id": one.get("toolCallId"), "name": one.get("name"), "arguments": one.get("arguments")} for one in asked
+        calls: list[ToolCall] = [
+            {"id": one["toolCallId"], "name": one["name"], "arguments": one.get("arguments")} for one in asked
         ]
-        return [{"role": "assistant", "content": text(data.get("content"))} | ({"tool_calls": calls} if calls else {})]
+        return [make_item("assistant", text(data.get("content")), calls)]
     if kind == "tool.execution_complete":
         given = data.get("result") if data.get("success") else data.get("error")
         about: dict[str, Any] = given if isinstance(given, dict) else {}
@@ -383,8 +385,7 @@ def _items(kind: str, data: dict[str, Any]) -> list[Item]:
             or text(about.get("message"))
             or text(about.get("textResultForLlm"))
         )
-        item: Item = {"role": "tool", "call": data.get("toolCallId"), "content": words}
-        return [item if data.get("success") else item | {"error": True}]
+        return [make_result(data["toolCallId"], words, failed=not data.get("success"))]
     return []
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
     from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor

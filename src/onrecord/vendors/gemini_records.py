@@ -12,7 +12,7 @@ from onrecord.vendors.port import Usage
 from onrecord.vendors.saying import thought
 
 if TYPE_CHECKING:
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
 
 MESSAGES = {"user": "user", "gemini": "assistant"}
 """Its types of messages, and whose they are."""

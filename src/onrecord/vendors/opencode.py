@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
     from onrecord.vendors.port import (
@@ -430,7 +430,7 @@ def _items(role: str, data: dict[str, Any]) -> list[Item]:
     if data.get("type") != "tool" or not isinstance(state, dict):
         return []
     call = text(data.get("callID"))
-    asked = {"id": call, "name": text(data.get("tool")), "arguments": state.get("input")}
+    asked: ToolCall = {"id": call, "name": text(data.get("tool")), "arguments": state.get("input")}
     items: list[Item] = [{"role": "assistant", "content": "", "tool_calls": [asked]}]
     if state.get("status") == "completed":
         items.append({"role": "tool", "call": call, "content": text(state.get("output"))})

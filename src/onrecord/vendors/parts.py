@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onrecord.log.items import Item
+from onrecord.log.items import make_item, make_result
 from onrecord.vendors.base import text
+
+if TYPE_CHECKING:
+    from onrecord.log.item_values import Item, ToolCall
 
 
 def items_of(role: str, parts: object) -> list[Item]:
@@ -23,13 +26,13 @@ def items_of(role: str, parts: object) -> list[Item]:
         content: Any = "\n".join(words)
         if others:
             content = [*({"type": "text", "text": one} for one in words), *others]
-        said = [{"role": role, "content": content} | ({"tool_calls": calls_of(calls)} if calls else {})]
+        said = [make_item(role, content, calls_of(calls))]
     return results + said
 
 
-def calls_of(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def calls_of(calls: list[dict[str, Any]]) -> list[ToolCall]:
     """Tool calls; one without an id gets its index as id."""
-    made = {}
+    made: dict[str, ToolCall] = {}
     for index, call in enumerate(calls):
         name = text(call.get("name"))
         id_ = text(call.get("id")) or f"{name}-{index}"
@@ -46,8 +49,7 @@ def result_of(response: dict[str, Any]) -> Item:
     if isinstance(answer, dict):
         failed = "error" in answer
         output = answer["error"] if failed else answer.get("output", answer)
-    item: Item = {"role": "tool", "call": text(response.get("id")) or f"{name}-0", "content": words_of(output)}
-    return item | {"error": True} if failed else item
+    return make_result(text(response.get("id")) or f"{name}-0", words_of(output), failed=failed)
 
 
 def words_of(output: object) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.rules import ToolRequest
     from onrecord.vendors.hooks import HookAnswer, HookCall, Reply
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
 
 THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _BLOCK = r"\s*<(?!user_query)([a-z][a-z:]*(?:[_-][a-z:]+)+)(?:\s[^>]*)?>.*?</\1>\s*"
@@ -117,7 +117,7 @@ def _spoken(item: Item, record: Any) -> list[Item]:
         content = ""
     if item["role"] == "user":
         content = without_context(content) if isinstance(content, str) else content
-    made = {**item, "content": content}
+    made: Item = {**item, "content": content}
     silent = not content and not item.get("tool_calls") and item["role"] != "tool"
     return thoughts if silent else [*thoughts, made]
 

@@ -10,7 +10,7 @@ from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
 
 
 class Location(NamedTuple):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import InvalidInput
 from onrecord.log.codec import encode_payload
+from onrecord.log.items import without_verbatim
 from onrecord.views.dialects import Messages, to_prompt
 from onrecord.views.render import clip
 from onrecord.views.transcript import well_formed
@@ -13,7 +14,7 @@ from onrecord.views.transcript import well_formed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.views.transcript import Turn
 
 BYTES_PER_TOKEN = 4
@@ -52,7 +53,7 @@ class Context(NamedTuple):
         texts = [system] if system else []
         if not self.bare or self.summary:
             texts.append(_known(self.brief, self.summary, self.brief_at))
-        said = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+        said: list[Item] = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
         made = to_prompt([*said, *self.items], dialect)
         made.tokens, made.left_out, made.position = self.tokens, self.left_out, self.position
         made.left_out_steps = self.left_out_steps
@@ -112,7 +113,7 @@ def _said(items: list[Item]) -> list[Item]:
 
 
 def _cost(group: list[Item], count: Callable[[str], int]) -> int:
-    return sum(count(encode_payload(_spoken(item)).decode()) for item in group)
+    return sum(count(encode_payload(without_verbatim(item)).decode()) for item in group)
 
 
 def _fill(groups: list[list[Item]], used: int, tokens: int, count: Callable[[str], int]) -> tuple[int, int]:
@@ -141,10 +142,6 @@ def _fitted(brief: str, summary: str | None, position: int, *, tokens: int, coun
         size = size * 3 // 4
         brief = clip(whole, size) if size >= SHORTEST_BRIEF else ""
     return brief
-
-
-def _spoken(item: Item) -> Item:
-    return {name: value for name, value in item.items() if name != "verbatim"}
 
 
 def _groups(items: list[Item]) -> list[list[Item]]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onrecord.log.events import Event
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.log.readings import Row
 
 SUBLANE = "/"

@@ -10,14 +10,14 @@ from binascii import Error, a2b_base64
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
-from onrecord.log.items import to_items
+from onrecord.log.items import to_items, without_verbatim
 from onrecord.views.parts import anthropic_content, gemini_content, openai_content, responses_content, text_of
 from onrecord.views.transcript import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, Json, ToolCall
 
 APART = ("anthropic", "gemini")
 """Dialects in which the system's text is no message: see `Messages.system`."""
@@ -25,10 +25,10 @@ GOES_ON = "[the conversation continues]"
 """The first message of a user, if an API insists on one and none is on record."""
 
 
-class Messages(list[dict[str, Any]]):
-    """What to send to a model: a list of messages, and what belongs beside it."""
+class Messages(list["Json"]):
+    """What to send to a model: a list of messages in the form that its API takes, and what belongs beside it."""
 
-    def __init__(self, messages: Iterable[dict[str, Any]] = (), system: str = "") -> None:
+    def __init__(self, messages: Iterable[Json] = (), system: str = "") -> None:
         super().__init__(messages)
         self.system = system
         """The system's text, in the formats that take it apart from the messages; else it is the first message."""
@@ -42,12 +42,12 @@ class Messages(list[dict[str, Any]]):
         """The position of the log that this was made from."""
 
     @property
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[Json]:
         """The messages themselves, as a plain list."""
         return list(self)
 
 
-def to_messages(items: Iterable[Item], dialect: str) -> list[dict[str, Any]]:
+def to_messages(items: Iterable[Item], dialect: str) -> list[Json]:
     """Messages in a dialect, or the items themselves (`neutral`), always well formed."""
     whole = well_formed(items)
     if dialect == "neutral":
@@ -80,9 +80,9 @@ def _messages(
     messages = []
     index = 0
     while index < len(items):
-        verbatim = items[index].get("verbatim") or {}
-        spans = verbatim.get("spans", 1) if verbatim.get("format") == dialect else 0
-        if spans and _still_together(items[index : index + spans], verbatim["message"], dialect):
+        verbatim = items[index].get("verbatim")
+        spans = verbatim.get("spans", 1) if verbatim and verbatim.get("format") == dialect else 0
+        if verbatim and spans and _still_together(items[index : index + spans], verbatim["message"], dialect):
             messages.append((verbatim["message"], True))
             index += spans
         else:
@@ -96,11 +96,7 @@ def _still_together(group: list[Item], message: object, dialect: str) -> bool:
         made = to_items(message, dialect)
     except InvalidInput:
         return False
-    return [_bare(item) for item in group] == [_bare(item) for item in made]
-
-
-def _bare(item: Item) -> Item:
-    return {name: value for name, value in item.items() if name != "verbatim"}
+    return [without_verbatim(item) for item in group] == [without_verbatim(item) for item in made]
 
 
 def _openai(items: list[Item]) -> list[dict[str, Any]]:
@@ -128,8 +124,8 @@ def _texts(content: object) -> Any:
     return content if content is None or isinstance(content, str) else text_of(content)
 
 
-def _json(call: dict[str, Any]) -> str:
-    arguments = call.get("arguments", {})
+def _json(call: ToolCall) -> str:
+    arguments: Json = call.get("arguments", {})
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
@@ -178,7 +174,7 @@ def _anthropic_message(item: Item) -> dict[str, Any]:
     return {"role": item["role"], "content": parts}
 
 
-def _object(call: dict[str, Any]) -> dict[str, Any]:
+def _object(call: ToolCall) -> dict[str, Any]:
     arguments = call.get("arguments")
     return arguments if isinstance(arguments, dict) else {"arguments": arguments}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from onrecord.views.stamps import Json, Revision, Stamp
+from onrecord.log.item_values import Json
+from onrecord.views.stamps import Revision, Stamp
 
 
 class Anchor(TypedDict):

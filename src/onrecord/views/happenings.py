@@ -18,7 +18,7 @@ from onrecord.views.transcript import ABANDONED, COMMITTED, RUNNING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item, ToolCall
     from onrecord.views.transcript import Turn
 
 COMMANDS_SHOWN = 8
@@ -146,7 +146,7 @@ def _line(text: str) -> str:
     return one_line(text, _LINE)
 
 
-def calls_of(items: Iterable[Item]) -> Iterator[Item]:
+def calls_of(items: Iterable[Item]) -> Iterator[ToolCall]:
     """The tool calls of a turn."""
     for item in items:
         yield from item.get("tool_calls") or ()
@@ -159,7 +159,7 @@ def paired(turns: Iterable[Turn], hooks: Mapping[str, Mapping[str, Any]]) -> dic
     agent's first call without one that ran the same command or changed the same file.
     """
     found: dict[str, str] = {}
-    free: dict[tuple[str, str], deque[Item]] = {}
+    free: dict[tuple[str, str], deque[ToolCall]] = {}
     for turn in turns:
         agent = turn.agent.partition(SUBLANE)[0]
         for call in calls_of(turn.items):
@@ -191,7 +191,7 @@ def command_of(arguments: Any) -> str:
     return " ".join(map(str, given)) if isinstance(given, list) else str(given or "")
 
 
-def changed_by(call: Item) -> list[str]:
+def changed_by(call: ToolCall) -> list[str]:
     """The files that a tool call changes, by the name of the tool and its arguments."""
     arguments = call.get("arguments")
     text = arguments if isinstance(arguments, str) else ""

@@ -8,7 +8,7 @@ from onrecord.log.codec import encode_payload
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
 
 LOOK_BACK_TURNS = 24
 """How many of the last turns are compared."""

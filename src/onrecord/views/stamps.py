@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, TypedDict
+from typing import TypeAlias, TypedDict
 
-Json: TypeAlias = Any
-"""A JSON value: text, number, boolean, None, a list or a dict of these. The caller knows its form."""
+from onrecord.log.item_values import Json
+
 Revision: TypeAlias = Mapping[str, Json]
 """Which state of the code: revision, branch and dirty, a hash of what differs from the revision."""
 

@@ -13,7 +13,7 @@ from onrecord.views.conversations import ABANDONED_REASON, INTERRUPTED_REASON, C
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.views.conversations import Exchange
 
 TURN_KINDS = (
@@ -203,8 +203,9 @@ class Transcript:
         for agent, items in [*((t.agent, t.items) for t in (*self._own, *self._superseded, *tails)), *open_turns]:
             asked = told.setdefault(agent, {})
             for item in items:
-                if item.get("role") == "user" and isinstance(item.get("content"), str):
-                    asked[item["content"].strip()] = asked.get(item["content"].strip(), 0) + 1
+                said = item.get("content")
+                if item.get("role") == "user" and isinstance(said, str):
+                    asked[said.strip()] = asked.get(said.strip(), 0) + 1
         return told
 
 

@@ -7,8 +7,9 @@ views themselves import this module for type checkers only: the gate must start 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NotRequired, TypeAlias, TypedDict
+from typing import NotRequired, TypeAlias, TypedDict
 
+from onrecord.log.item_values import Content, Item, Json, Message, Part, ToolCall, Verbatim
 from onrecord.views.finding_values import (
     Anchor,
     Challenge,
@@ -21,29 +22,19 @@ from onrecord.views.finding_values import (
     ShownFinding,
     Staleness,
 )
-from onrecord.views.stamps import Json, Revision, Stamp
+from onrecord.views.stamps import Revision, Stamp
 
 __all__ = [
-    "Anchor", "Challenge", "ClaimStep", "Evidence", "Finding", "Fix", "Json", "Judgement", "Proof", "Revision",
-    "ShownFinding", "Staleness", "Stamp",
+    "Anchor", "Challenge", "ClaimStep", "Content", "Evidence", "Finding", "Fix", "Item", "Json", "Judgement",
+    "Message", "Part", "Proof", "Revision", "ShownFinding", "Staleness", "Stamp", "ToolCall", "Verbatim",
 ]  # fmt: skip
 """What is defined elsewhere and used from here. Every other name of this module is public too."""
 
 
-Message: TypeAlias = Any
-"""A message: an item in neutral form (`{"role", "content"}`), or a message of a partner's library."""
 Process: TypeAlias = Mapping[str, Json]
 """Which process on which machine: host, boot, pid, started and space, as `machine.identity` gives it."""
 Budget: TypeAlias = dict[str, float]
 """An amount for each limit: steps, tokens, seconds, spend, repeats."""
-
-
-class ToolCall(TypedDict):
-    """A tool that an assistant calls."""
-
-    id: str
-    name: str
-    arguments: NotRequired[Json]
 
 
 # Lanes

@@ -91,7 +91,7 @@ class Desk:
         with self._lock:
             known = self._open.get(id_)
             if known is None:
-                known = self._open[id_] = Session(self._records.store, id_, clock=self._records.clock)
+                known = self._open[id_] = self._records.handle(id_)
                 known.refresh()  # raises if there is no such session
                 while len(self._open) > OPEN_SESSIONS:
                     self._open.popitem(last=False)

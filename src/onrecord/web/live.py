@@ -143,7 +143,7 @@ class Hub:
         moved: dict[str, int] = {}
         for session in frozenset[str]().union(*(viewer.watched for viewer in list(self.viewers))):
             try:
-                position = self._records.store.head(session).position
+                position = self._records.head(session).position
             except OnrecordError:
                 continue  # erased, or never there: its page says so
             if self._positions.get(session) != position:

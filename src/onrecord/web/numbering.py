@@ -19,7 +19,7 @@ from onrecord.views.transcript import SHARED_KINDS
 from onrecord.web.sturdy import WRONG
 
 if TYPE_CHECKING:
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.log.store import Store
     from onrecord.views.conversations import Exchange
     from onrecord.views.fold import Whole

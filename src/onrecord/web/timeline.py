@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from onrecord.log.events import Event
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.log.store import Store
     from onrecord.pages.options import Options
     from onrecord.views.fold import Whole

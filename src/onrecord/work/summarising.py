@@ -18,7 +18,7 @@ from onrecord.views.render import clip, visible
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.views.transcript import Turn
 
 SUMMARISER_SECONDS = 600

@@ -125,7 +125,7 @@ STORE_ACTIONS = (
     Action("migrate", "[URL]", "Upgrade the schema of a store", "onrecord store migrate"),
     Action("status", "[URL]", "Print what a store is: version, tenant, sessions, durability", "onrecord store status"),
     Action("encrypt", "[FILE]", "Encrypt a store in a file", "onrecord store encrypt --key-file onrecord.key"),
-    Action("rekey", "[FILE]", "Encrypt it with another key", "onrecord store rekey --key-file new.key"),
+    Action("rekey", "[FILE]", "Encrypt the store with another key", "onrecord store rekey --key-file new.key"),
     Action("decrypt", "[FILE]", "Make it a plain file again", "onrecord store decrypt"),
     Action("new-key", "", "Make a new random key and keep it", "onrecord store new-key --key-file onrecord.key"),
     Action("session-keys", "[URL]", "Give every new session a key of its own, so that an erasure reaches every copy",
@@ -157,9 +157,9 @@ TENANTS = (
     Option("--app", "init: the role that agents connect as (default: onrecord_app)", "ROLE"),
     Option("--auditors", "init: the role of logins that only read (default: onrecord_auditor)", "ROLE"),
     Option("--tenant", "the tenant (default: of the URL, ONRECORD_TENANT, or `default`)", "TENANT"),
-    Option("--every-tenant", "grant, revoke: the right to name any tenant"),
+    Option("--every-tenant", "grant, revoke: the right to work in any tenant"),
     Option("--auditor", "grant: the login may only read"),
-    Option("--session", "audit: only who read this one", "NAME", short="-s"),
+    Option("--session", "audit: only reads of this session", "NAME", short="-s"),
     Option("--limit", "audit: at most this many lines (default: 50)", "N", short="-n"),
 )
 """Roles, tenants and logins of a store in PostgreSQL."""
@@ -171,7 +171,7 @@ PROXY = (
     Option("--abort-policy", "serve: for an aborted turn (default: retry)", "POLICY",
            choices=("retry", "continue", "pass", "503")),
     Option("--retries", "serve: retries of an aborted turn (default: 8)", "N"),
-    Option("--branches", "serve: edits, subagents and n answers are branches"),
+    Option("--branches", "serve: record edits, subagents and further answers as branches"),
     Option("--whole-streams", "serve: send chunks only after the commit"),
     Option("--matcher", "serve: strict, loose_reasoning (default), loose_tool_call, role_content_only, or "
            "module:name", "MATCHER"),

@@ -114,14 +114,12 @@ def linked(records: SessionStore, call: HookCall) -> str | None:
         found = records.linked(call.vendor, call.vendor_id)
     except InvalidInput:
         return None
-    return next((one for one in found if records.store.head(one).status in LIVE), found[0] if found else None)
+    return next((one for one in found if records.head(one).status in LIVE), found[0] if found else None)
 
 
 def opened(records: SessionStore, id: str, call: HookCall) -> Session:
     """The session, opened as the agent that has the conversation; else as the environment says; else as the vendor."""
-    from onrecord.session.handle import Session
-
-    session = Session(records.store, id, agent=os.environ.get(AGENT_VARIABLE) or call.vendor, clock=records.clock)
+    session = records.handle(id, agent=os.environ.get(AGENT_VARIABLE) or call.vendor)
     link = session.views.roster.link(call.vendor, call.vendor_id)
     if link is not None and link["agent"] != session.agent:
         session.agent = check_name(link["agent"], "agent")  # a second handle would read the record once more

@@ -59,7 +59,9 @@ def _check_text(field: str, value: str, wanted: Mapping[str, Any]) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidInput(f"`{field}` has half of a character in it", hint="write it as valid Unicode") from None
+        raise InvalidInput(
+            f"`{field}` contains a lone surrogate, which is not valid Unicode", hint="remove it"
+        ) from None
 
 
 def _kind(wanted: Mapping[str, Any]) -> str:

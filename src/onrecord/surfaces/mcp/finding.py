@@ -152,7 +152,7 @@ class Sessions:
             found = records.linked(caller.vendor, caller.vendor_id)
         except InvalidInput:
             return None
-        live = (one for one in found if records.store.head(one).status in LIVE)
+        live = (one for one in found if records.head(one).status in LIVE)
         id_ = next(live, found[0] if found else None)
         return (id_, self._agent_in(id_, caller)) if id_ else None
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from onrecord import __version__, aio, connection
+from onrecord.log.items import text_of
 from onrecord.testing.torture.driver import Driver, Turn
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class OnrecordDriver(Driver):
         await aio.AsyncSession(opened).record_turn(messages(turn), id=turn.key)
 
     def read(self, session: str) -> list[str]:
-        return [item["content"] for item in self.store.get(session).transcript("main").items]
+        return [text_of(item) for item in self.store.get(session).transcript("main").items]
 
     def sessions(self, limit: int) -> list[str]:
         return [head.name for head in self.store.sessions(limit=limit)]

@@ -85,7 +85,10 @@ def import_vendor(call: Call) -> int:
     if call.get("session"):
         into = records.get(str(call.get("session")), agent=call.get("agent") or of.name)
     if len(locations) > 1 and (into or call.get("as")):
-        raise UsageError(f"{len(locations)} conversations cannot be one agent's", hint="import them one by one")
+        raise UsageError(
+            f"{len(locations)} conversations cannot be imported into one session under one name",
+            hint="import them one by one",
+        )
     if what is None:
         _list(call, of, locations, quiet=call.output.json)
     done = []

@@ -158,7 +158,7 @@ def _session(call: Call, words: list[str] | None = None) -> Session:
         raise UsageError(f"unexpected argument {words[1]!r}")
     records = call.records(make=False)
     id_ = records.find(words[0]).session if words else _head(call, records).session
-    return Session(records.store, id_, agent=CREW, clock=records.clock)
+    return records.handle(id_, agent=CREW)
 
 
 def _head(call: Call, records: SessionStore) -> Head:

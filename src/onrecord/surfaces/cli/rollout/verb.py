@@ -9,7 +9,6 @@ from onrecord.errors import AssemblyFailed, DamagedLog, PayloadErased
 from onrecord.rollout.recording import POLICY_AGENT, check_chain, lane_samples, read_lane
 from onrecord.rollout.trainers import lines
 from onrecord.rollout.writing import pieces, writer
-from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import OK, PARTIAL, UsageError
 from onrecord.surfaces.cli.shared.files import refuse_existing, write_file
 from onrecord.surfaces.cli.shared.output import Cell, counted
@@ -81,7 +80,7 @@ class _Told:
         """The samples of all sessions."""
         records, progress = self._call.records(), Progress(self._call, "sessions exported")
         for done, head in enumerate(self._heads, 1):
-            session = Session(records.store, head.session, agent=self._agent, clock=records.clock)
+            session = records.handle(head.session, agent=self._agent)
             try:
                 lane = read_lane(session, self._agent)
                 ended = lane.retired is not None or lane.acknowledged

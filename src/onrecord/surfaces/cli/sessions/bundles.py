@@ -159,7 +159,7 @@ def import_session(call: Call) -> int:
 def _position(records: SessionStore, file: BundleFile) -> int | None:
     """The position of the bundle's session in this store, if it has it; the bundle is not verified yet."""
     try:
-        return records.store.head(str(json.loads(next(iter(file)))["session"])).position
+        return records.head(str(json.loads(next(iter(file)))["session"])).position
     except (SessionNotFound, DamagedBundle, StopIteration, ValueError, KeyError, TypeError):
         return None
 

@@ -10,7 +10,6 @@ from onrecord.connection import project_here
 from onrecord.errors import InvalidInput, NameTaken, SessionErased, SessionNotFound
 from onrecord.log.head import LIVE
 from onrecord.log.names import NAME_LIMIT
-from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import NotInitialised, UsageError
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.place import act, need
@@ -138,7 +137,7 @@ def _merge(call: Call, words: list[str]) -> int:
 
 def _moved(call: Call, records: SessionStore, head: Head, here: Project) -> dict[str, Any]:
     """Move one session; if its name is taken there, it gets a number."""
-    session = Session(records.store, head.session, agent=call.agent(), clock=records.clock)
+    session = records.handle(head.session, agent=call.agent())
     about = {"id": head.session, "was": head.name, "from": head.project}
     for number in range(1, NAMES_TRIED):
         ending = f"-{number}" if number > 1 else ""

@@ -13,7 +13,7 @@ from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.shapes import receipt_data
 
 if TYPE_CHECKING:
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.views.values import ModelUsage
 

@@ -100,11 +100,10 @@ def _equip(call: Call, session: Session, profile: Profile | None) -> None:
 
 def _existing(records: SessionStore, name: str, agent: str) -> Session:
     from onrecord.log.head import refuse_ended
-    from onrecord.session.handle import Session
 
     head = records.named(name) or records.find(name)
     refuse_ended(head)
-    return Session(records.store, head.session, agent=agent, clock=records.clock)
+    return records.handle(head.session, agent=agent)
 
 
 def list_sessions(call: Call) -> int:

@@ -75,7 +75,10 @@ def _tenants(call: Call, name: str | None) -> Callable[[str], SessionStore]:
     from onrecord.web.tenants import refuse_fixed_tenant
 
     if name:
-        raise InvalidInput(f"{name!r:.80} would be the session of one tenant", hint="open its page behind the proxy")
+        raise InvalidInput(
+            f"the page of many tenants cannot open with one session, {name!r:.80}",
+            hint="leave the session out, and open it in the browser",
+        )
     url = store_url(call.get("store"))
     refuse_fixed_tenant(url, os.environ.get(TENANT_VARIABLE))
     return partial(connect_tenant, url=url, project=call.get("project"))

@@ -167,10 +167,7 @@ class Call:
 
     def session(self, *, agent: str = "") -> Session:
         """The chosen session, opened as the agent that acts. It takes no lease."""
-        from onrecord.session.handle import Session
-
-        records, head = self.records(make=False), self.head()
-        return Session(records.store, head.session, agent=self.agent(agent), clock=records.clock)
+        return self.records(make=False).handle(self.head().session, agent=self.agent(agent))
 
     def _only_live(self, records: SessionStore) -> Head:
         from onrecord.agents.sessions import at_work
@@ -232,7 +229,7 @@ def any_number(text: str, what: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise UsageError(f"{what} must be a number from 0 up, not {text!r}")
+        raise UsageError(f"{what} must be a number of at least 0, not {text!r}")
     return int(value) if value.is_integer() else value
 
 

@@ -114,6 +114,7 @@ class UsageError(InvalidInput):
 class NotInitialised(NoStore):
     """There is no store file yet; the first session creates it."""
 
+    hint = "record a coding agent, or open a session"
     step = "first_session"
 
 

@@ -54,6 +54,7 @@ BY_STEP = {
     "lost_key": "restore it from a copy; `onrecord store new-key` makes another, which opens only what is new",
     "migrate_store": "`onrecord store migrate` upgrades it",
     "mirror_it": "`onrecord mirror {name}` copies it",
+    "name_cause": "`onrecord reached root-cause --finding {finding}`; `onrecord finding list` lists the findings",
     "name_conversation": "add `--id ID` (the vendor shows the id), or install the hook with `onrecord setup`",
     "name_key": "`onrecord store new-key` makes one and says where to name it; or set ONRECORD_KEY",
     "name_session_key": '`onrecord store new-key` makes one; write file = "PATH" under [session_keys] in the settings, '

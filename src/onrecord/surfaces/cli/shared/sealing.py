@@ -81,7 +81,7 @@ def opened(call: Call, path: Path) -> tuple[bytes | None, Signature]:
             if not encrypted and file.read() != _MARK:
                 return None, _accepted(Signature("unsigned"), who)
             if os.fstat(file.fileno()).st_size > SEALED_LIMIT:
-                raise InvalidInput(f"{path} has more than {SEALED_LIMIT:,} bytes, the most for a sealed bundle")
+                raise InvalidInput(f"{path} has more than {SEALED_LIMIT:,} bytes, the limit of a sealed bundle")
             file.seek(0)
             content = file.read()
     except OSError as problem:
@@ -190,7 +190,7 @@ def _split(content: bytes) -> tuple[bytes, bytes | None]:
     size = int.from_bytes(content[end : end + 4], "little")
     start = end - size - 8
     if size > SIGNATURE_LIMIT or start < 0 or content[start:] != _frame(content[end - size : end]):
-        raise DamagedBundle("the bundle ends like a signed one, and has no readable signature")
+        raise DamagedBundle("the bundle looks signed, but its signature cannot be read")
     return content[:start], content[end - size : end]
 
 

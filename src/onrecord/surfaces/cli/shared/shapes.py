@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Event
     from onrecord.log.head import Head
-    from onrecord.log.items import Item
+    from onrecord.log.item_values import Item
     from onrecord.log.store import Lease
 
 _LONG_ENOUGH = 2_000
@@ -242,7 +242,7 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "attention.needed": lambda data: str(data.get("message")),
     "turn.begun": _begun,
     "turn.recorded": _turn,
-    "item.added": lambda data: item_line(data.get("item") or {}),
+    "item.added": lambda data: item_line(data["item"]) if data.get("item") else "",
     "effect.started": _effect,
     "effect.finished": _effect,
     "attempt.started": lambda data: str(data.get("command")),

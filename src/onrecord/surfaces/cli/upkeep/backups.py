@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import StoreError
 from onrecord.machine.files import sync_directory
 from onrecord.machine.keys import is_configured
-from onrecord.session.handle import Session
-from onrecord.session.retention import erase_again
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.files import file_to_read, refuse_missing_directory
 from onrecord.surfaces.cli.shared.output import counted as plural
@@ -80,7 +78,7 @@ def _restore(call: Call, source: str) -> int:
 
     aside = restore(str(path), call.get("store"), check=check)
     records = call.records(make=False)
-    erased = erase_again(records.store, lambda id_: Session(records.store, id_))
+    erased = records.erase_again()
     if erased:
         call.output.note(f"erased after this backup was made, and therefore erased in it, too: {', '.join(erased)}")
     if is_configured(settings().get("encryption", {})) and _begins(path) == b"SQLite format 3":

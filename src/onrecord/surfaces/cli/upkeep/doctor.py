@@ -15,7 +15,6 @@ from onrecord.environment import KEY_VARIABLE
 from onrecord.errors import OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.machine.keys import is_configured
-from onrecord.session.handle import Session
 from onrecord.shell.splitting import quote
 from onrecord.surfaces.cli.help import ENVIRONMENT
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
@@ -254,7 +253,7 @@ def _sessions(records: SessionStore) -> list[Check]:
     newest = records.sessions(project="", limit=VERIFIED)
     checks = []
     for head in newest:
-        report = Session(records.store, head.session).verify()
+        report = records.handle(head.session).verify()
         if not report.ok:
             first = report.problems[0]
             what = f"{head.name}: position {first.position}, {first.cause}: {first.detail}"

@@ -54,7 +54,7 @@ def _links(records: SessionStore) -> list[tuple[Session, Link]]:
     """Conversations on record, with their sessions; those of vendors that this version does not know are left out."""
     found = []
     for head in records.sessions(project="", limit=SESSIONS_LOOKED_AT):
-        session = Session(records.store, head.session, clock=records.clock)
+        session = records.handle(head.session)
         try:
             roster = session.views.roster
         except OnrecordError:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from onrecord.connection import secret_rules
 from onrecord.errors import OnrecordError
-from onrecord.log.codec import open_records
 from onrecord.session.funnel import FOUND_KIND, KEEP
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.upkeep.checks import Check
@@ -32,7 +31,7 @@ def secrets(records: SessionStore) -> list[Check]:
     replaced, kept, sessions = Counter[str](), Counter[str](), set[str]()
     leaky = ""
     for head in records.sessions(project="", limit=SEARCHED):
-        for event in open_records(records.store.read(head.session, kinds=(FOUND_KIND,))):
+        for event in records.handle(head.session).events(kinds=(FOUND_KIND,)):
             data = event.data or {}
             counts = kept if data.get("policy") == KEEP else replaced
             for row in data.get("found", ()):

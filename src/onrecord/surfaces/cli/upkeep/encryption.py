@@ -68,7 +68,7 @@ def _new_key(call: Call, action: str) -> tuple[bytes | None, str]:
     """The key that the store will have, and how the settings name it."""
     if action == "decrypt":
         if any(name in call for name in ("key-file", "keyring")):
-            raise UsageError("decrypt takes no key but the configured one")
+            raise UsageError("decrypt uses the configured key and takes no other")
         return None, ""
     chosen = _named(call)
     if chosen is not None:

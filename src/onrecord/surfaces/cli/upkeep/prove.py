@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import DamagedLog, SessionNotFound
 from onrecord.log.verify import COVERS, LEAVES_OUT
 from onrecord.machine.files import refuse_special
-from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, UsageError
 from onrecord.surfaces.cli.shared.files import write_file
 from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, Cell, counted, dump
@@ -92,7 +91,7 @@ def _chosen(
     heads, missing = [], []
     for id_, point in checkpoints.items():
         try:
-            heads.append(records.store.head(id_))
+            heads.append(records.head(id_))
         except SessionNotFound:
             missing.append(point)
     return heads, missing
@@ -110,7 +109,7 @@ def _verify(
         def tell(count: int, base: int = base) -> None:
             progress(base + count, total)
 
-        session = Session(records.store, head.session, clock=records.clock)
+        session = records.handle(head.session)
         reports.append((head, session.verify(checkpoints.get(head.session), progress=tell)))
         done += head.position
     progress.finish()
@@ -196,7 +195,7 @@ def verify_every(call: Call, records: SessionStore, count: dict[str, int], what:
     heads = list(all_heads(records))
     progress, total = Progress(call, "events verified"), sum(head.position for head in heads)
     for head in heads:
-        report = Session(records.store, head.session).verify()
+        report = records.handle(head.session).verify()
         if not report.ok:
             first = report.problems[0]
             where = f"session {head.name!r}, position {first.position}"
