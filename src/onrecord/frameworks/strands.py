@@ -27,11 +27,11 @@ from onrecord.frameworks.conversation import (
     check_policy,
     check_store,
     check_type,
-    parsed,
     row,
     said_of,
 )
 from onrecord.frameworks.leasing import alone
+from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 
