@@ -61,6 +61,26 @@ def test_a_call_or_result_that_is_saved_again_is_kept_once(store):
     assert len(ours.list_messages("s", "default")) == 5
 
 
+def test_a_turn_that_is_saved_again_after_the_session_was_opened_again_is_kept_once(store):
+    """A caller that does not know what was saved opens the session again and saves its turn: known ids are kept once."""
+
+    def save(ours: Any, *ids: str) -> list[str]:
+        number = max([one.message_id + 1 for one in ours.list_messages("s", "default")], default=0)
+        for at, id_ in enumerate(ids, number):
+            message: Any = {"role": "user", "content": [{"text": "continue"}], "tracking_id": id_}
+            ours.create_message("s", "default", SessionMessage(message=message, message_id=at))
+        return [one.message["tracking_id"] for one in OnrecordRepository(store).list_messages("s", "default")]
+
+    first: Any = OnrecordRepository(store)
+    assert save(first, "a", "b") == ["a", "b"]
+    assert save(OnrecordRepository(store), "a", "b", "c") == ["a", "b", "c"]
+    assert save(first, "b", "c", "d") == ["a", "b", "c", "d"]
+    # Saved by this repository a moment ago, and something was said since: the same object is said again.
+    message: Any = {"role": "user", "content": [{"text": "continue"}], "tracking_id": "c"}
+    first.create_message("s", "default", SessionMessage(message=message, message_id=9))
+    assert [one.message["tracking_id"] for one in first.list_messages("s", "default")] == ["a", "b", "c", "d", "c"]
+
+
 def test_a_redacted_message_is_replaced_for_every_reader(store):
     """After redaction, the repository and the transcript show the replacement; bytes in a message survive."""
     ours: Any = OnrecordRepository(store)

@@ -37,12 +37,12 @@ from onrecord.frameworks.conversation import (
     check_store,
     check_type,
     new_keys,
-    parsed,
     read_row,
     row,
     said_of,
 )
 from onrecord.frameworks.leasing import aalone
+from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.log.names import link_id
@@ -234,6 +234,8 @@ class OnrecordMiddleware(FunctionMiddleware):  # type: ignore[misc]  # as above
 
 class Checkpoints(Conversation):
     """The checkpoints of one workflow, and the messages that they refer to."""
+
+    FIELDS = ("all", "keys", "lines", "pooled")
 
     def _forget(self) -> None:
         super()._forget()

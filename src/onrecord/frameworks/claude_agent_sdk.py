@@ -31,7 +31,6 @@ from onrecord.frameworks.conversation import (
     check_store,
     check_type,
     new_keys,
-    parsed,
     read_row,
     row,
     said_of,
@@ -39,6 +38,7 @@ from onrecord.frameworks.conversation import (
 )
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, replay
+from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import theirs
 from onrecord.log.items import make_item, to_items, without_verbatim
@@ -71,6 +71,8 @@ LISTED = "claude-agent-sdk.1"
 
 class Transcripts(Conversation):
     """The transcripts of one session of the SDK: the main one (`""`) and those of its subagents."""
+
+    FIELDS = ("all", "keys", "lines", "subpath", "summary")
 
     def _forget(self) -> None:
         super()._forget()

@@ -15,7 +15,6 @@ import json
 import os
 import time
 from contextlib import suppress
-from functools import partial
 from hashlib import sha256
 from json.encoder import encode_basestring, encode_basestring_ascii
 from threading import RLock
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from onrecord import machine
 from onrecord.errors import InvalidInput, LeaseHeld, LogMoved, NameTaken, SessionNotFound, StoreBusy
+from onrecord.frameworks.parsing import VENDOR, parser_of
 from onrecord.log.codec import encoder_of
 from onrecord.log.events import tuple_new
 from onrecord.log.names import check_name
@@ -30,13 +30,6 @@ from onrecord.log.readings import BEGINS, condense, is_unicode, short_row
 from onrecord.session.session_store import SessionStore
 from onrecord.views.effects import KEY_LIMIT, effect_id
 from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript, well_formed
-
-try:
-    from pydantic_core import from_json
-
-    _quick = partial(from_json, cache_strings="keys")
-except ImportError:  # every framework so far has it
-    _quick = partial(json.loads)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -125,6 +118,8 @@ class Conversation:
 
     KINDS: ClassVar[tuple[str, ...]] = _KINDS
     """The events that are folded."""
+    FIELDS: ClassVar[tuple[str, ...]] = ("keys", "lines", "all")
+    """What `fold` reads of the payloads of this framework."""
 
     def __init__(
         self, store: SessionStore, framework: str, id: str, *, name: str = "", agent: str = "main",
@@ -250,7 +245,8 @@ class Conversation:
                 return 0
             head = session.log.head()
             if head.position > self.position:
-                for event in session.log.decoded(parsed, self.KINDS, after=self.position, upto=head.position):
+                parse = parser_of(self.framework, self.FIELDS)
+                for event in session.log.decoded(parse, self.KINDS, after=self.position, upto=head.position):
                     self._apply(event)
                 self.position = head.position
             return self.position
@@ -258,7 +254,7 @@ class Conversation:
     def _apply(self, event: Event) -> None:
         kind = event.kind
         data: Any = event.data if isinstance(event.data, dict) else {}
-        if kind in SHARED_KINDS and data.get("vendor") == self.framework:  # nearly all events of a conversation
+        if kind in SHARED_KINDS and data.get(VENDOR) == self.framework:  # nearly all events of a conversation
             self.changed_at = event.position
             self.fold(event, data)
         elif kind in ("effect.started", "effect.finished"):
@@ -406,14 +402,6 @@ def said_of(effect: Effect) -> str:
         result = effect.outcome.get("result")
         return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
     return f"failed: {effect.outcome.get('error')}"
-
-
-def parsed(text: str | bytes) -> Any:
-    """JSON text as `json.loads` reads it, in a third of the time."""
-    try:
-        return _quick(text)
-    except ValueError:
-        return json.loads(text)  # it also reads escaped lone surrogates, and a line may have some
 
 
 def as_line(record: Any) -> str:

@@ -79,6 +79,8 @@ _DIGEST = 8
 class Kept(Conversation):
     """One session of ADK; or the state that sessions of a user, or of an app, share."""
 
+    FIELDS = ("at", "forked_as", "keys", "lines", "shared", "state")
+
     def _forget(self) -> None:
         super()._forget()
         self.lines: list[tuple[str, float]] = []

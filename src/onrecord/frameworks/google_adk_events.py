@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
-from onrecord.frameworks.conversation import as_line, parsed
+from onrecord.frameworks.conversation import as_line
+from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.log.items import make_item
 

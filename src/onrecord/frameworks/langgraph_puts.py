@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from langchain_core.messages import BaseMessage
 
-from onrecord.frameworks.conversation import as_line, parsed, row
+from onrecord.frameworks.conversation import as_line, row
 from onrecord.frameworks.langgraph_states import SHAPED, Listed, later_than
 from onrecord.frameworks.langgraph_steps import WHOLE_EVERY, WHOLE_LIMIT
 from onrecord.frameworks.langgraph_values import POOLED, TAG, VALUE, neutral, snapshot
+from onrecord.frameworks.parsing import parsed
 
 if TYPE_CHECKING:
     from collections import OrderedDict

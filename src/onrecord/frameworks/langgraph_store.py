@@ -74,6 +74,7 @@ class Memory(Conversation):
     """All values of a store, as a fold of its session."""
 
     KINDS: ClassVar[tuple[str, ...]] = (KIND,)
+    FIELDS = ("key", "read", "ttl", "value")
 
     def _forget(self) -> None:
         super()._forget()

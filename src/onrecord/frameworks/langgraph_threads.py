@@ -56,6 +56,8 @@ GENERATIONS_KEPT = 8
 class Thread(Conversation):
     """The checkpoints of one thread, in the order in which they were put."""
 
+    FIELDS = ("all", "copied_to", "ids", "keep_latest", "lines", "put", "runs", "step", "thread", "writes")
+
     def __init__(self, store: SessionStore, id: str, values: Values, **options: Any) -> None:
         self.values = values
         self._arrived = Condition()

@@ -37,7 +37,8 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from onrecord.errors import DamagedLog, InvalidInput
-from onrecord.frameworks.conversation import as_line, parsed
+from onrecord.frameworks.conversation import as_line
+from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.log.items import make_item, make_result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onrecord.frameworks.conversation import parsed
+from onrecord.frameworks.parsing import parser_of
 from onrecord.log.store import PAGE_LIMIT
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def listed(
 def replay(session: Session, kept: Conversation) -> dict[str, Any]:
     """Fold the entries of a session into a conversation; what its first event says of it."""
     about: dict[str, Any] = {}
-    for event in session.log.decoded(parsed, _KINDS):
+    for event in session.log.decoded(parser_of(kept.framework, kept.FIELDS), _KINDS):
         data: Any = event.data if isinstance(event.data, dict) else {}
         if event.kind == "session.opened":
             about = metadata_of(data)

@@ -28,12 +28,12 @@ from onrecord.frameworks.conversation import (
     Entry,
     as_line,
     new_keys,
-    parsed,
     row,
     said_of,
 )
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.openai_items import FRAMEWORK, from_neutral, neutral
+from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.log.readings import EMBEDDED, REPEAT_LIMIT, reference

@@ -15,12 +15,12 @@ from onrecord.frameworks.conversation import (
     REFUSE,
     Conversation,
     check_store,
-    parsed,
     read_row,
     said_of,
     session_name,
 )
 from onrecord.frameworks.listing import listed, replay
+from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.pydantic_messages import (
     NOT_STARTED,
     carried_of,
@@ -59,6 +59,8 @@ _RECORD = TypeAdapter(ConversationRecord)
 
 class Kept(Conversation):
     """One conversation: every entry that was ever stored, which of them are visible, and the record."""
+
+    FIELDS = ("all", "keys", "lines", "parents", "record", "run", "vendor_id")
 
     def _forget(self) -> None:
         super()._forget()

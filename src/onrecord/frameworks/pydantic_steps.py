@@ -26,11 +26,11 @@ from onrecord.frameworks.conversation import (
     as_line,
     check_store,
     effect_key,
-    parsed,
     read_row,
 )
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, opened_with, replay
+from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.pydantic_messages import reading
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
@@ -75,6 +75,8 @@ _FIELDS = ("run_id", "step_index", "conversation_id", "parent_run_id", "agent_na
 
 class Steps(Conversation):
     """The runs of one conversation."""
+
+    FIELDS = ("add", "keep", "keys", "lines", "run", "step")
 
     def _forget(self) -> None:
         super()._forget()

@@ -5,6 +5,7 @@
     agent = Agent(session_manager=manager, hooks=[OnrecordHooks(repository, "refund-42")])
 
 Messages are numbered by the caller; a number that another worker has used is refused and never overwritten. A message
+that is saved again because the reply was lost is kept once: the agent gives every message an id (`tracking_id`). One
 that was redacted is replaced for every reader. The hooks put tool calls on record before the tool runs.
 """
 
@@ -15,6 +16,7 @@ from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from functools import partial
+from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -27,11 +29,11 @@ from onrecord.frameworks.conversation import (
     check_policy,
     check_store,
     check_type,
-    parsed,
     row,
     said_of,
 )
 from onrecord.frameworks.leasing import alone
+from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.log.items import make_item, make_result
@@ -54,6 +56,8 @@ R = TypeVar("R")
 FRAMEWORK = "strands"
 SESSIONS_KEPT = 256
 """How many sessions a repository keeps folded in memory."""
+RETRIED = 100
+"""How many messages of a turn are recognised when the turn is saved again."""
 DEFAULT_AGENT = "default"
 _SESSION = "session"
 _MESSAGE_FIELDS = frozenset(one.name for one in fields(SessionMessage))
@@ -85,6 +89,8 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
         """The keys of the messages that were queued, by session and the key that the worker gave."""
         self._seen: dict[str, int] = {}
         """Up to which change this worker has read each session, or written it."""
+        self._opened: set[tuple[str, str]] = set()
+        """The lanes that were listed, and to which nothing was added since: a turn may be saved again there."""
         self._known: OrderedDict[str, Conversation] = OrderedDict()
         self._lock = RLock()
 
@@ -147,13 +153,14 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
         _called(write)
 
     def _create_message(self, session_id: str, key: str, record: dict[str, Any], within: str) -> None:
-        kept, line = self.conversation(session_id), as_line(record)
+        kept, line, lane = self.conversation(session_id), as_line(record), _lane(key)
         with kept.lock:
             kept.catch_up()
-            again = _repeated(kept, key, record)
+            again = _repeated(kept, key, record, RETRIED if (session_id, lane) in self._opened else 1)
             if again:
                 self._moved[session_id, key] = again
                 return
+            self._opened.discard((session_id, lane))
             try:
                 self._write_on(kept, key, line, within, new=True)
             except Conflict:
@@ -197,6 +204,7 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
         with kept.lock:
             _called(kept.catch_up)
             self._seen[session_id] = kept.changed_at
+            self._opened.add((session_id, prefix))
             rows = [
                 (int(key.removeprefix(prefix)), one.line) for key, one in kept.entries.items() if key.startswith(prefix)
             ]
@@ -297,26 +305,35 @@ def _called(call: Callable[[], R]) -> R:
         raise theirs(problem, SessionException) from problem
 
 
+def _lane(key: str) -> str:
+    """What the keys of an agent's messages begin with."""
+    return key.rpartition("/")[0] + "/"
+
+
 def _next_key(kept: Conversation, key: str) -> str:
     """The first free number of a lane, as a key."""
-    lane = key.rpartition("/")[0]
-    used = [int(one.rpartition("/")[2]) for one in kept.entries if one.rpartition("/")[0] == lane]
-    return f"{lane}/{max(used, default=-1) + 1}"
+    lane = _lane(key)
+    used = [int(one.rpartition("/")[2]) for one in kept.entries if _lane(one) == lane]
+    return f"{lane}{max(used, default=-1) + 1}"
 
 
-def _repeated(kept: Conversation, key: str, record: dict[str, Any]) -> str:
-    """The key of the last message of a lane, if this one has its tool ids and content; empty if not.
+def _repeated(kept: Conversation, key: str, record: dict[str, Any], count: int) -> str:
+    """The key of the message that is saved again under another number, since the reply was lost; empty if it is new.
 
-    A call or a result is never said twice in a row: it is saved again under another number, since the reply was lost.
+    Its id shows it: what is said twice has two. Looked at are the last `count` messages of its lane: just the last one
+    if this repository has added to the lane, because a caller that knows that may say the same object again. Messages
+    of earlier versions of Strands have no id, but a call or a result is never said twice in a row.
     """
     message = record.get("message") or {}
-    if key in kept.entries or not any(
-        "toolUse" in part or "toolResult" in part for part in message.get("content") or ()
-    ):
+    id_, parts = message.get("tracking_id"), message.get("content") or ()
+    if key in kept.entries or not (id_ or any("toolUse" in part or "toolResult" in part for part in parts)):
         return ""
-    lane = key.rpartition("/")[0] + "/"
-    last = next((one for one in reversed(kept.entries.values()) if one.key.startswith(lane)), None)
-    return last.key if last and parsed(last.line).get("message") == message else ""
+    lane = _lane(key)
+    last = (one for one in reversed(kept.entries.values()) if one.key.startswith(lane))
+    for one in islice(last, count if id_ else 1):
+        if (id_ or "") in one.line and parsed(one.line).get("message") == message:
+            return one.key
+    return ""
 
 
 def _message(line: str, record: dict[str, Any]) -> SessionMessage:

@@ -72,6 +72,8 @@ Names = list[str]
 class Values(Conversation):
     """The values of one session, by key."""
 
+    FIELDS = ("add", "all", "form", "keep", "keys", "lines", "shown")
+
     def _forget(self) -> None:
         super()._forget()
         self.pool: dict[str, str] = {}

@@ -20,8 +20,9 @@ NEWEST_PAGE = 50
 """How many events a read from the end fetches at a time."""
 HEADERS_PAGE = 500
 """How many headers one read fetches."""
-DECODED_PAGE = 1_000
-"""How many events one read fetches that are decoded by a parser of the caller."""
+DECODED_PAGE = 200
+"""How many events one read fetches that are decoded by a parser of the caller: a page of many takes longer, because its
+memory is new to the processor."""
 
 
 class LogVerbs(Chapter):

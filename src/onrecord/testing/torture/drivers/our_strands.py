@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from onrecord.testing.torture.drivers.ours import Ours
 from onrecord.testing.torture.drivers.strands import ScriptedModel, StrandsDriver
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onrecord.testing.torture.driver import Turn
 
 
@@ -39,10 +42,19 @@ class OurStrandsDriver(Ours, StrandsDriver):
         return self._open[session]
 
     def write(self, session: str, turn: Turn) -> None:
+        with self._alone(session):
+            super().write(session, turn)
+
+    async def awrite(self, session: str, turn: Turn) -> None:
+        with self._alone(session):
+            await super().awrite(session, turn)
+
+    @contextmanager
+    def _alone(self, session: str) -> Iterator[None]:
         self._agent(session)
         try:
             with self._repository.alone(session):
-                super().write(session, turn)
+                yield
         except SessionException as problem:
             self._open.pop(session, None)
             raise Refused(str(problem)) from problem

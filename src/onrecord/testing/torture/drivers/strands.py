@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_OID, uuid5
 
 from strands import Agent, tool
+from strands.hooks import MessageAddedEvent
 from strands.models import Model
 from strands.session.file_session_manager import FileSessionManager
 
@@ -44,6 +46,15 @@ class ScriptedModel(Model):
         yield {"messageStop": {"stopReason": "end_turn" if told else "tool_use"}}
 
 
+def _messages(turn: Turn) -> list[Any]:
+    """A turn as messages, each with the id that the agent gave it, which a retry has too."""
+    return [
+        {"role": "assistant" if number else "user", "content": [{"text": text}],
+         "tracking_id": str(uuid5(NAMESPACE_OID, f"{turn.key}/{number}"))}
+        for number, text in enumerate(turn.texts)
+    ]  # fmt: skip
+
+
 class StrandsDriver(Driver):
     """A turn is its messages, appended by the session manager one by one."""
 
@@ -68,8 +79,14 @@ class StrandsDriver(Driver):
 
     def write(self, session: str, turn: Turn) -> None:
         agent, manager = self._agent(session)
-        for number, text in enumerate(turn.texts):
-            manager.append_message({"role": "assistant" if number else "user", "content": [{"text": text}]}, agent)
+        for message in _messages(turn):
+            manager.append_message(message, agent)
+
+    async def awrite(self, session: str, turn: Turn) -> None:
+        """As `invoke_async` does: each message by the hooks of the agent."""
+        agent, _manager = self._agent(session)
+        for message in _messages(turn):
+            await agent.hooks.invoke_callbacks_async(MessageAddedEvent(agent=agent, message=message))
 
     def read(self, session: str) -> list[str]:
         return [message["content"][0].get("text", "") for message in self._fresh(session).messages]
