@@ -4,7 +4,9 @@ import itertools
 import tempfile
 import time
 from collections.abc import Callable
+from fcntl import LOCK_EX, flock
 from functools import partial
+from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 from unittest.mock import Mock
@@ -50,6 +52,7 @@ class Wish(NamedTuple):
     data: int
     run: int
     lease: str
+    """The lease it has; or "join" and "take": it acquires the lane, which may have a holder."""
     expect: int | None
     at: int
     """How many seconds its clock is off."""
@@ -63,7 +66,7 @@ wishes = st.builds(
     st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 40)), min_size=1, max_size=2),
     st.sampled_from((0, 0, 0, 1, 2, 3)),
     st.sampled_from((1, 1, 1, 2, NEW_RUN)),
-    st.sampled_from(("none", "none", "good", "lost")),
+    st.sampled_from(("none", "none", "good", "lost", "join", "take")),
     st.sampled_from((None, None, None, 0, 1)),
     st.sampled_from((0, 0, 0, -1, 1)),
 )
@@ -103,7 +106,7 @@ class Pair:
     def draft(self, kind: str, id: str, data: dict[str, Any], run: int, off: int = 0) -> Draft:
         return seal(kind, data, id=id, at=int((self.clock() + off) * 1e6), by="main", run=run, salt=bytes(16))
 
-    def call(self, which: int, wish: Wish) -> Callable[[], Any]:
+    def call(self, which: int, wish: Wish, caller: int) -> Callable[[], Any]:
         """One append for either store; a single short event is sealed late."""
         store: Store = (self.file, self.memory)[which]
         data = DATA | {"text": TEXTS[wish.data]}
@@ -114,6 +117,12 @@ class Pair:
         late = len(makers) == 1 and TEXTS[wish.data] is not LARGE  # it would queue up again, after the others
         lease = self.leases.get((which, wish.session, wish.lease))
         expect = store.head(wish.session).position + wish.expect if wish.expect is not None else None
+        if wish.lease in ("join", "take"):
+            holder, takeover = HOLDER | {"handle": f"{caller} at {self.clock()}"}, wish.lease == "take"
+            return lambda: store.join(
+                wish.session, "main", holder, [make() for make in makers],
+                expect=expect, seconds=LEASE_SECONDS, takeover=takeover,
+            )  # fmt: skip
         return lambda: store.append(
             wish.session,
             SealOnRead(makers[0]) if late else [make() for make in makers],
@@ -125,16 +134,22 @@ class Pair:
         """All these appends wait in this order while no thread writes; then they run, with the answers of the store in memory."""
         self.clock.advance(LEASE_SECONDS * 0.6)
         batch = [wish for wish in batch if wish.session != NOWHERE or wish.expect is None]
-        there = [self.call(1, wish) for wish in batch]
-        found = together(self.file, [self.call(0, wish) for wish in batch])
+        there = [self.call(1, wish, caller) for caller, wish in enumerate(batch)]
+        found = together(self.file, [self.call(0, wish, caller) for caller, wish in enumerate(batch)])
         assert found == [outcome(call) for call in there]
         for session in (TRUNK, BRANCH, TWIG):
             assert self.file.read(session) == self.memory.read(session)
             assert self.file.head(session) == self.memory.head(session)
+            assert self.holders(self.file, session) == self.holders(self.memory, session)
         for number, wish in enumerate(batch):
             if wish.lease == "good" and isinstance(found[number], list) and any(one.new for one in found[number]):
                 (held,) = self.file.leases(wish.session)
                 assert held.until - self.clock() * 1e6 >= LEASE_SECONDS * 1e6 / 2, "a lane in use would be lost"
+
+    @staticmethod
+    def holders(store: Store, session: str) -> list[tuple[int, Any]]:
+        """Who has the lanes of a session, under which epoch."""
+        return [(lease.epoch, lease.holder) for lease in store.leases(session)]
 
 
 def together(store: Store, calls: list[Callable[[], Any]]) -> list[Any]:
@@ -165,6 +180,10 @@ def together(store: Store, calls: list[Callable[[], Any]]) -> list[Any]:
 @example([[fact(0, session=BRANCH), fact(0, session=BRANCH, data=1), fact(11, session=BRANCH)]])
 @example([[fact(10, kind="session.paused"), fact(11, kind="turn.begun"), fact(12), fact(13, kind="session.resumed")]])
 @example([[fact(2, lease="lost"), fact(11, lease="lost"), fact(12, lease="good")]])
+@example([[fact(10, lease="take"), fact(11, lease="good"), fact(12, lease="take"), fact(13, lease="join")]])
+@example([[fact(10, lease="good"), fact(11, lease="take", expect=0), fact(12, lease="good", data=2)]])
+@example([[fact(10, lease="good"), fact(11, lease="take", expect=1), fact(12, lease="good")]])
+@example([[fact(2, lease="take"), fact(10, lease="join", session=BRANCH)], [fact(11, lease="join"), fact(12)]])
 @example([[fact(2, expect=1), fact(11, expect=1), fact(12, expect=0)]])
 @example([[fact(2), fact(11, expect=0)]])
 @example([[fact(10, data=3), fact(11), fact(12, data=3)], [fact(13, data=3)]])
@@ -203,6 +222,31 @@ def test_one_known_id_leaves_a_batch_together(tmp_path, monkeypatch):
     pair = Pair(str(tmp_path))
     pair.play([fact(10), fact(2), fact(0, session=BRANCH), fact(11), fact(1, session=TWIG, kind="turn.begun")])
     pair.file.close()
+
+
+def test_what_comes_while_another_process_writes_shares_a_transaction(tmp_path, monkeypatch):
+    """Writes that arrive while the batch leader waits for the write lock are committed together with its own."""
+    pair, sizes = Pair(str(tmp_path)), []
+    usual = Writer._transact
+    monkeypatch.setattr(Writer, "_transact", lambda *given: (sizes.append(len(given[2])), usual(*given)))
+    group, answers = pair.file._writer.group, []
+
+    def write(call: Callable[[], Any]) -> None:
+        answers.append(call())
+
+    batch = [fact(10), fact(11, data=2), fact(12, lease="take", session=TWIG)]
+    threads = [Thread(target=write, args=(pair.call(0, wish, 0),)) for wish in batch]
+    with Path(pair.file.path + ".lock").open("rb") as other:
+        flock(other, LOCK_EX)
+        for waiting, thread in enumerate(threads):
+            thread.start()
+            # The first one has gathered its batch when it waits for the lock; the others are in the queue then.
+            while pair.file._writer._lock._waiter is None or len(group._queue) < waiting:
+                time.sleep(0)
+    for thread in threads:
+        thread.join()
+    pair.file.close()
+    assert (len(answers), sizes) == (3, [3])
 
 
 def test_what_is_long_is_sealed_by_its_own_thread(tmp_path):

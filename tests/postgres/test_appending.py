@@ -1,10 +1,11 @@
 """Appending to PostgreSQL: one round trip, and exactly once whatever happens to the connection."""
 
+import contextlib
 import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -134,6 +135,32 @@ def test_a_lost_answer_to_a_lease_is_found_out(bench, monkeypatch, landed):
     lease = bench.store.acquire(session, "main", HOLDER)
     assert (lease.epoch, lease.holder) == (1, HOLDER)
     assert bench.store.leases(session) == [lease]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_lost_answer_to_a_join_is_found_out(bench, monkeypatch, landed):
+    """A holder whose connection died as it joined has the lane and its first events, each once."""
+    session, transaction, left = bench.open(), Connections.transaction, [1]
+
+    @contextlib.contextmanager
+    def cut(of: Connections, connection: Connection) -> Iterator[None]:
+        with transaction(of, connection):
+            yield
+            if left and not landed:
+                left.clear()
+                connection.close()
+                raise psycopg.OperationalError("the connection was lost")
+        if left:
+            left.clear()
+            connection.close()
+            raise psycopg.OperationalError("the connection was lost")
+
+    monkeypatch.setattr(Connections, "transaction", cut)
+    lease, receipts = bench.store.join(session, "main", HOLDER, [bench.draft(), bench.draft()], expect=1)
+    assert (left, lease.epoch, lease.holder) == ([], 1, HOLDER)
+    assert [(one.position, one.new) for one in receipts] == [(2, True), (3, True)]
+    assert bench.store.leases(session) == [lease]
+    assert bench.store.append(session, [bench.draft()], lease=lease)[0].position == 4
 
 
 def test_a_server_that_stays_away_is_told_honestly(monkeypatch):

@@ -18,7 +18,7 @@ from onrecord.errors import (
     TurnConflict,
 )
 from onrecord.log.packed import pack_floats, unpack_floats
-from onrecord.rollout.recording import Rollout, open_rollout, read_lane
+from onrecord.rollout.recording import Rollout, open_rollout, read_lane, share_rollout
 from onrecord.rollout.turns import ChatRequest, Reply
 from tests.rollout.world import (
     LETTERS,
@@ -82,7 +82,7 @@ def test_a_shared_holder_knows_from_the_log_that_it_was_overtaken(records):
     new = open_rollout(records, "task-17")
     play(new, 1)
     new.leave()
-    here, there = (open_rollout(records, "task-17", shared=True) for _ in range(2))
+    here, there = (share_rollout(records, "task-17").regain() for _ in range(2))
     for last, first in ((here, there), (there, here)) * 2:
         assert last.is_overtaken()
         assert not first.is_overtaken()
@@ -97,7 +97,7 @@ def test_an_intent_takes_the_lane_over_in_the_same_step(records):
     new = open_rollout(records, "task-17")
     messages = play(new, 1)
     new.leave()
-    here, there = (open_rollout(records, "task-17", shared=True) for _ in range(2))
+    here, there = (share_rollout(records, "task-17").regain() for _ in range(2))
     for last, first in ((here, there), (there, here)) * 2:
         assert last.is_overtaken()
         assert last.may_join()
@@ -118,7 +118,7 @@ def test_an_intent_joins_only_what_it_has_read(records):
     new = open_rollout(records, "task-17")
     messages = play(new, 1)
     new.leave()
-    here, there = (open_rollout(records, "task-17", shared=True) for _ in range(2))
+    here, there = (share_rollout(records, "task-17").regain() for _ in range(2))
     assert here.is_overtaken()
     assert here.may_join()
     prepared = here.prepare(ChatRequest(messages), LETTERS)

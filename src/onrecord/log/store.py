@@ -164,7 +164,7 @@ class Store(Protocol):
         seconds: float = LEASE_SECONDS,
         takeover: bool = False,
     ) -> tuple[Lease, list[Receipt]]:
-        """Acquire the lease of a lane and append under it, like `acquire` and `append`, in one durable step if it can.
+        """Acquire the lease of a lane and append under it, like `acquire` and `append`, in one durable step.
 
         A refusal (`LeaseHeld`, `LogMoved`, or of an event) leaves the lease with its holder.
         """

@@ -74,26 +74,34 @@ def open_rollout(
     metadata: dict[str, Any] | None = None,
     create: bool = True,
     takeover: bool = False,
-    shared: bool = False,
     lease_seconds: float = LEASE_SECONDS,
 ) -> Rollout:
     """Open a rollout for work: a new one, or the one with this name or id, exactly as its last process left it.
 
-    A `shared` holder lets other shared holders take the lease between its turns, as proxies behind a load balancer do.
     Raises `SessionRetired` if it was retired, and `SessionNotFound` if it does not exist and `create` is false.
     """
     known = _known(records, name)
     if known is None and not create:
         raise SessionNotFound(f"there is no rollout {name!r:.100}")
     if known is not None:
-        session = records.get(known, agent=agent)
-        refuse_retired(session)
-        if shared:
-            refuse_ended(session.head)
-            return Rollout(session, policy).regain(takeover=takeover, lease_seconds=lease_seconds)
+        refuse_retired(records.get(known, agent=agent))
     session = records.open(
         known or name, agent=agent, metadata=metadata, takeover=takeover, lease_seconds=lease_seconds
     )
+    return Rollout(session, policy)
+
+
+def share_rollout(records: SessionStore, name: str, *, policy: Policy | None = None) -> Rollout:
+    """A rollout for a shared holder, without its lease: the first intent takes it (`may_join`), or `regain` does.
+
+    Shared holders let each other take the lease between turns, as proxies behind a load balancer do.
+    """
+    known = _known(records, name)
+    if known is None:
+        raise SessionNotFound(f"there is no rollout {name!r:.100}")
+    session = records.get(known, agent=POLICY_AGENT)
+    refuse_retired(session)
+    refuse_ended(session.head)
     return Rollout(session, policy)
 
 
@@ -166,7 +174,7 @@ class Rollout:
         )
 
     def is_overtaken(self) -> bool:
-        """Whether the log says that another one has taken the lane since; folds what is new.
+        """Whether the log says that another one has the lane, or none ever had; folds what is new.
 
         A handle that lost the lane needs that anyway. A lease that was taken a moment ago may not be on record yet: the
         next step is then refused.
@@ -179,19 +187,20 @@ class Rollout:
         return self.lane.fold(self.session.log.read_on())
 
     def may_join(self) -> bool:
-        """Once the lane was overtaken: whether its holder is a shared one between turns, as of what was read then.
+        """Once `is_overtaken`: whether the lane has no holder yet, or a shared one between turns, as of what was read.
 
-        Then the next intent may take the lease over (`joining`): behind a load balancer every other turn does.
+        Then the next intent may take the lease (`joining`): behind a load balancer every other turn does.
         """
         self.session.lease = self.session.run = None  # there is nothing to release
-        return self.lane.shared and self.lane.open is None
+        return self.lane.open is None and (self.lane.shared or not self.lane.run)
 
     def regain(self, *, takeover: bool = False, lease_seconds: float = LEASE_SECONDS) -> Rollout:
         """Acquire the lease as a shared holder, also from one that has no turn running; folds what is new."""
         if self.is_current:
             self.session.leave()
-        self._read_on()
-        free = self.may_join()
+        if self._read_on().retired is not None:
+            raise _retired(self.session, self.lane.retired or "")
+        free = self.may_join() and self.lane.shared
         self._keep(self.session.log.join(takeover=takeover or free, seconds=lease_seconds, shared=True))
         return self
 
@@ -206,8 +215,8 @@ class Rollout:
     def intend(self, prepared: Prepared, *, model: str = "", joining: float | None = None) -> Intent:
         """Record the intent of a turn before the engine is called: base, fingerprint, messages, prompt ids.
 
-        `joining`: for how many seconds to take the lease over in the same step, if `may_join`; `LogMoved` if another
-        one has recorded something since, and then nothing is recorded.
+        `joining`: for how many seconds to take the lease in the same step, if `may_join`; `LogMoved` if another one has
+        recorded something since, and then nothing is recorded.
         """
         self._catch_up()
         self._refuse_ended()
@@ -299,7 +308,7 @@ class Rollout:
             if joining is None:
                 events = self.session.log.append(*drafts, fenced=True)
             else:
-                events = self.session.log.join(*drafts, takeover=True, seconds=joining, shared=True)
+                events = self.session.log.join(*drafts, takeover=self.lane.shared, seconds=joining, shared=True)
         except SessionClosed:
             if self.refresh().lane.retired is not None:
                 raise _retired(self.session, self.lane.retired or "") from None

@@ -121,7 +121,7 @@ class TemplateTokenizer:
 
     def _tokenized(self, text: str, injected: list[tuple[int, int]]) -> Tokenized:
         encoded = self._encoder.encode(text, add_special_tokens=False)
-        starts = [start for start, _end in encoded.offsets]
+        starts = [start for start, _end in encoded.offsets] if injected else []  # most texts need no offsets
         return Tokenized(
             encoded.ids, [(bisect_left(starts, begin), bisect_left(starts, end)) for begin, end in injected]
         )

@@ -6,6 +6,7 @@ from onrecord import machine
 from onrecord.errors import (
     Conflict,
     EventNotFound,
+    IdReused,
     InvalidInput,
     LeaseHeld,
     LeaseLost,
@@ -100,7 +101,7 @@ class LeaseContract(Workbench):
         assert [lease.epoch for lease in self.store.leases(session)] == [new.epoch]
 
     def test_a_refused_join_changes_nothing(self) -> None:
-        """Under a lease that is held, or on a log that has moved, nothing is recorded and the holder keeps its lane."""
+        """A held lease, a log that has moved, a refused event: nothing is recorded, and the holder keeps its lane."""
         session = self.open()
         lease = self.store.acquire(session, "main", HOLDER)
         with raises(LeaseHeld):
@@ -110,6 +111,9 @@ class LeaseContract(Workbench):
             self.store.join(session, "main", OTHER, [self.draft()], expect=1, takeover=True)
         with raises(LogMoved):
             self.store.join(session, "another lane", OTHER, [self.draft()], expect=1)
+        known = self.store.read(session)[-1].id
+        with raises(IdReused):
+            self.store.join(session, "main", OTHER, [self.draft(), self.draft(id=known)], takeover=True)
         assert self.store.append(session, [self.draft()], lease=lease)[0].position == 3
         assert [one.lane for one in self.store.leases(session)] == ["main"]
 

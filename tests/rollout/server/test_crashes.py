@@ -13,10 +13,10 @@ from examples.rollout.running import Server
 from tests.rollout.server.places import USER, aborts, code_of, message_of, says, waits
 
 ROOT = Path(__file__).resolve().parents[3]
-STEPS = ["join", "intent", "abort", "second intent", "commit"]
-"""The appends of a turn that is aborted once, in a proxy that just started."""
+STEPS = ["intent", "abort", "second intent", "commit"]
+"""The appends of a turn that is aborted once, in a proxy that just started: its first intent takes the lease too."""
 DEATHS = [
-    ("join", "before"), ("join", "after"), ("intent", "after"), ("abort", "before"), ("abort", "after"),
+    ("intent", "before"), ("intent", "after"), ("abort", "before"), ("abort", "after"),
     ("second intent", "after"), ("commit", "before"), ("commit", "after"),
 ]  # fmt: skip
 """Between two steps the engine may or may not have been called: these are all the different moments."""
@@ -104,7 +104,7 @@ def test_a_rollout_whose_process_died_is_incomplete(start, dying):
     first = start()
     session, messages = begun(first)
     first.stop()
-    with dying("3", "before") as mortal, pytest.raises(httpx.TransportError):
+    with dying("2", "before") as mortal, pytest.raises(httpx.TransportError):
         post(mortal.url, session, messages)
     (sample,) = start().http.post(f"/sessions/{session}/samples").json()["samples"]
     assert sample["status"] == "INCOMPLETE"

@@ -11,6 +11,7 @@ from onrecord.errors import SessionRetired
 from onrecord.rollout.recording import open_rollout
 from onrecord.rollout.trajectory import Policy
 from onrecord.session.retention import Policy as Retention
+from onrecord.stores.sqlite import SQLiteStore
 from tests.rollout.server.places import CALL, USER, ScriptedEngine, aborts, answers, code_of, ids_of, message_of, says
 
 
@@ -302,6 +303,36 @@ def test_a_session_that_another_proxy_retired_is_gone(start):
     assert there.http.delete(f"/sessions/{session}").status_code == 204
     assert code_of(here.http.get(f"/sessions/{session}")) == (410, "session_retired")
     assert code_of(here.chat(session, [USER])) == (410, "session_retired")
+
+
+def test_samples_may_be_acknowledged_at_another_proxy(start):
+    """A proxy that had the session before the samples were frozen acknowledges them, and both know that it is gone."""
+    here, there = start(), start()
+    session = here.new()
+    messages = [USER, message_of(here.chat(session, [USER])), USER]
+    there.chat(session, messages)
+    frozen = there.http.post(f"/sessions/{session}/samples").json()
+    acknowledged = here.http.post(f"/sessions/{session}/samples", json={"acknowledge": frozen["digest"]})
+    assert acknowledged.json()["retired"] is True
+    for proxy in (here, there):
+        assert code_of(proxy.http.post(f"/sessions/{session}/samples")) == (410, "session_retired")
+
+
+def test_the_first_turn_of_a_session_has_two_durable_steps(proxy, monkeypatch):
+    """The lease is taken in the same step as the intent; a session that is only read takes none."""
+    steps = []
+    for name in ("append", "join", "acquire"):
+        usual = getattr(SQLiteStore, name)
+        monkeypatch.setattr(
+            SQLiteStore,
+            name,
+            lambda *given, name=name, usual=usual, **more: (steps.append(name), usual(*given, **more))[1],
+        )
+    session = proxy.new()
+    proxy.record(session)
+    assert steps == []
+    proxy.chat(session, [USER])
+    assert steps == ["join", "append"]
 
 
 def test_a_turn_is_sampled_again_on_purpose(proxy, engine):

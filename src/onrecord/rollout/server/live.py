@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, LogMoved, TrajectoryMoved
 from onrecord.rollout.matching import canonical
-from onrecord.rollout.recording import open_rollout, read_lane, refuse_retired
+from onrecord.rollout.recording import read_lane, refuse_retired, share_rollout
 from onrecord.rollout.server.completions import is_text, text_turn
 from onrecord.rollout.server.messages import arguments_of
 from onrecord.rollout.turns import ChatRequest, Reply
@@ -56,7 +56,7 @@ class Begun(NamedTuple):
 
 
 class Live:
-    """One session with its lease held by this proxy. Its methods block, and run on threads, one at a time."""
+    """One session in memory; its first turn takes the lease. Its methods block, and run on threads, one at a time."""
 
     def __init__(self, rollout: Rollout, tokenizer: Tokenizer, lease_seconds: float) -> None:
         self.id = rollout.session.id
@@ -107,23 +107,28 @@ class Live:
 
         Another proxy may have had the lease in the meantime. So a request is refused, and a recorded answer returned,
         only while the lease is still ours. If it is not, the lease is acquired again and the request judged again;
-        between two turns of the other proxy, the intent takes it over.
+        between two turns of the other proxy, and in a session that no proxy has had, the intent takes it.
         """
         with self._lock:
-            try:
-                joining = None
-                if self._wary:
-                    self._wary -= 1
-                    if self.rollout.is_overtaken():
-                        self._wary = WARY_TURNS
-                        if not self.rollout.may_join():
-                            raise LeaseLost("another proxy has this session")
-                        joining = self.lease_seconds
-                return self._begin(request, resample=resample, joining=joining)
-            except (LeaseLost, LogMoved):
-                self._wary = WARY_TURNS
-                self.rollout.regain(takeover=takeover, lease_seconds=self.lease_seconds)
-                return self._begin(request, resample=resample)
+            for look in (True,) if self._wary or self.rollout.session.lease is None else (False, True):
+                try:
+                    joining = self._joining() if look else None
+                    return self._begin(request, resample=resample, joining=joining)
+                except (LeaseLost, LogMoved):
+                    self._wary = WARY_TURNS
+            self.rollout.regain(takeover=takeover, lease_seconds=self.lease_seconds)
+            return self._begin(request, resample=resample)
+
+    def _joining(self) -> float | None:
+        """For how many seconds the next intent takes the lease; None if it is ours, `LeaseLost` if it cannot."""
+        self._wary = max(0, self._wary - 1)
+        if not self.rollout.is_overtaken():
+            return None
+        if self.rollout.lane.run:
+            self._wary = WARY_TURNS
+        if not self.rollout.may_join():
+            raise LeaseLost("another proxy has this session")
+        return self.lease_seconds
 
     def _begin(self, request: dict[str, Any], *, resample: bool, joining: float | None = None) -> Begun | str:
         options = {name: value for name, value in request.items() if name not in _NOT_THE_TURN}
@@ -156,13 +161,13 @@ class Live:
             raise LeaseLost("another proxy has had this session in the meantime")
 
     def _stepped(self, step: Callable[[], T]) -> T:
-        """Run a step that needs the lease; if another proxy had it in the meantime, acquire it again first."""
+        """Run a step that needs the lease, on all that is on record; if the lease is not ours, acquire it first."""
         with self._lock:
-            try:
-                return step()
-            except LeaseLost:
-                self.rollout.regain(lease_seconds=self.lease_seconds)
-                return step()
+            if self.rollout.is_current:
+                with suppress(LeaseLost):
+                    return step()
+            self.rollout.regain(lease_seconds=self.lease_seconds)
+            return step()
 
     def _unfinished(self, prepared: Prepared) -> Reply | None:
         record = self.rollout.trajectory.provisional
@@ -294,11 +299,12 @@ def load(
     *,
     lease_seconds: float,
     takeover: bool = False,
+    at_once: bool = False,
 ) -> Live:
-    """Load a session from its log and acquire the lease of its lane."""
-    rollout = open_rollout(
-        records, id, policy=policy, create=False, takeover=takeover, shared=True, lease_seconds=lease_seconds
-    )
+    """Load a session from its log; with `takeover`, or `at_once`, acquire the lease of its lane too."""
+    rollout = share_rollout(records, id, policy=policy)
+    if takeover or at_once:
+        rollout.regain(takeover=takeover, lease_seconds=lease_seconds)
     return Live(rollout, tokenizer, lease_seconds)
 
 

@@ -92,7 +92,7 @@ class Shelf:
 
     async def _bring(self, id: str, *, takeover: bool) -> None:
         try:
-            live = await settled(partial(self._load, id, takeover=takeover))
+            live = await settled(partial(self._load, id, takeover=takeover, at_once=id in self._left_over))
         except LeaseHeld as held:
             if held.holder != self._left_over.get(id):
                 raise

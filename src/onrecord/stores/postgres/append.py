@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.log.store import Lease, Receipt
     from onrecord.stores.payloads import Packed, Payloads
-    from onrecord.stores.postgres.connections import Connection, Connections
+    from onrecord.stores.postgres.connections import Connection, Connections, Row
+    from onrecord.stores.postgres.leases import Taking
     from onrecord.stores.session_cipher import SessionCipher
 
 TRIES = 2
@@ -63,7 +64,7 @@ class PendingAppend(Pending):
 
     def admits(self, other: PendingAppend) -> bool:
         """Two appends share a statement if they have the same conditions, and the second expects no position."""
-        return other.expect is None and other.lease == self.lease
+        return not other.alone and other.expect is None and other.lease == self.lease
 
     def check(self, head: Head, *, holds: bool) -> None:
         """Refuse an append under a lost lease, or to a log that is not where the caller expects it."""
@@ -78,6 +79,22 @@ class PendingAppend(Pending):
             "lane": self.lease.lane if self.lease else None,
             "epoch": self.lease.epoch if self.lease else None,
         }
+
+
+class PendingJoin(PendingAppend):
+    """Drafts to append under a lease that is acquired in the same transaction."""
+
+    __slots__ = ("taking",)
+
+    alone = True
+
+    def __init__(self, session: str, drafts: Sequence[Draft], expect: int | None, taking: Taking) -> None:
+        super().__init__(session, drafts, expect)
+        self.taking = taking
+
+    def admits(self, other: PendingAppend) -> bool:
+        """It has a transaction of its own."""
+        return False
 
 
 class Remembered:
@@ -244,6 +261,30 @@ class Delivery:
 
     def _ids(self) -> list[str]:
         return [draft.id for draft in self._pending.drafts]
+
+
+class Joining(Delivery):
+    """An append that acquires the lease first: one transaction, so a refusal leaves the lane with its holder."""
+
+    def __init__(
+        self, connections: Connections, payloads: Payloads, pending: PendingJoin, remembered: Remembered
+    ) -> None:
+        super().__init__(connections, payloads, pending.taking.where["now"], pending, remembered)
+        self._taking = pending.taking
+
+    def work(self, connection: Connection) -> list[Receipt]:
+        """Take the lane, which locks it, then append."""
+
+        def ask(name: str, values: dict[str, Any]) -> list[Row]:
+            return self._connections.send(connection, name, values).fetchall()
+
+        while True:
+            with self._connections.transaction(connection):
+                lease = self._pending.lease = self._taking.once(ask)
+                placed = self.under_lock(connection) if lease is not None else None
+            if placed is not None:
+                self._remembered.head = placed.tip.head
+                return placed.receipts
 
 
 def _one(record: Record, packed: Packed) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onrecord.errors import Conflict
 from onrecord.stores.group_commit import GroupCommit
-from onrecord.stores.postgres.append import Delivery, PendingAppend, Remembered
+from onrecord.stores.postgres.append import Delivery, Joining, PendingAppend, PendingJoin, Remembered
 from onrecord.stores.refusals import not_found
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Appender:
 
     def append(self, pending: PendingAppend) -> list[Receipt]:
         """Append all drafts or none."""
-        if not pending.drafts:
+        if not pending.drafts and not isinstance(pending, PendingJoin):
             if not self._connections.ask("head", session=pending.session):
                 raise not_found(pending.session)
             return []
@@ -108,5 +108,8 @@ class Appender:
         return True
 
     def _deliver(self, remembered: Remembered, pending: PendingAppend) -> list[Receipt]:
-        delivery = Delivery(self._connections, self._payloads, self._now(), pending, remembered)
+        if isinstance(pending, PendingJoin):
+            delivery: Delivery = Joining(self._connections, self._payloads, pending, remembered)
+        else:
+            delivery = Delivery(self._connections, self._payloads, self._now(), pending, remembered)
         return self._connections.run(delivery.work, delivery.recall)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from onrecord.stores.postgres.connections import Connection, Connections, Row
 
+    Ask = Callable[[str, dict[str, Any]], list[Row]]
+
 
 class Leases:
     """The lanes of a store's sessions."""
@@ -28,35 +30,26 @@ class Leases:
 
     def acquire(self, session: str, lane: str, holder: dict[str, Any], seconds: float, *, takeover: bool) -> Lease:
         """Acquire the lease of a lane; a refusal says who has it."""
-        where = {"session": session, "lane": lane, "now": self._now()}
-        written = dumps(holder, sort_keys=True)
-        tried: list[int] = []
+        taking = self.taking(session, lane, holder, seconds, takeover=takeover)
+        fetch = self._connections.fetch
 
         def work(connection: Connection) -> Lease:
-            while True:
-                row = self._present(connection, where)
-                name, epoch, held, since, until, now = row
-                if held is not None and not takeover and until > now:
-                    present = Lease(session, lane, epoch, loads(held), since, until)
-                    if not machine.is_gone(present.holder):
-                        raise held_by(name, present)
-                tried.append((epoch or 0) + 1)
-                wanted = {"epoch": tried[-1], "holder": written, "span": int(seconds * 1e6)}
-                seen = {"seen": epoch or 0, "seen_until": until or 0}
-                rows = self._connections.fetch(connection, "take_lease", {**where, **wanted, **seen})
-                if rows:
-                    return _lease(session, lane, rows[0])
+            while (lease := taking.once(lambda name, values: fetch(connection, name, values))) is None:
+                pass
+            return lease
 
         def recall(connection: Connection) -> Lease | None:
-            _name, epoch, held, _since, _until, _now = self._present(connection, where)
-            if epoch not in tried or held != written:
-                return None
             # Acquired, but certain only after a commit: a failover can lose what only one server has.
-            again = {**where, "epoch": epoch, "span": int(seconds * 1e6)}
-            rows = self._connections.fetch(connection, "extend_lease", again)
+            epoch = taking.granted(fetch(connection, "lease", taking.where))
+            again = {**taking.where, "epoch": epoch, "span": taking.span}
+            rows = fetch(connection, "extend_lease", again) if epoch else []
             return _lease(session, lane, rows[0]) if rows else None
 
         return self._connections.run(work, recall)
+
+    def taking(self, session: str, lane: str, holder: dict[str, Any], seconds: float, *, takeover: bool) -> Taking:
+        """What acquires the lease of a lane."""
+        return Taking(session, lane, holder, seconds, self._now(), takeover=takeover)
 
     def renew(self, lease: Lease, seconds: float) -> Lease:
         """Extend a lease that is still current."""
@@ -77,11 +70,40 @@ class Leases:
         rows = self._connections.ask("leases", session=session)
         return [_lease(session, lane, rest) for lane, *rest in rows]
 
-    def _present(self, connection: Connection, where: dict[str, Any]) -> Row:
-        rows = self._connections.fetch(connection, "lease", where)
+
+class Taking:
+    """One holder that acquires the lease of a lane, which may take several tries. `ask` runs a statement."""
+
+    def __init__(
+        self, session: str, lane: str, holder: dict[str, Any], seconds: float, now: int | None, *, takeover: bool
+    ) -> None:
+        self.where: dict[str, Any] = {"session": session, "lane": lane, "now": now}
+        self.span = int(seconds * 1e6)
+        self._holder = dumps(holder, sort_keys=True)
+        self._takeover = takeover
+        self._tried: list[int] = []
+
+    def once(self, ask: Ask) -> Lease | None:
+        """One try: the lease, a refusal, or None if the lane changed since it was read."""
+        session, lane = self.where["session"], self.where["lane"]
+        rows = ask("lease", self.where)
         if not rows:
-            raise not_found(where["session"])
-        return rows[0]
+            raise not_found(session)
+        name, epoch, held, since, until, now = rows[0]
+        if held is not None and not self._takeover and until > now and not self.granted(rows):
+            present = Lease(session, lane, epoch, loads(held), since, until)
+            if not machine.is_gone(present.holder):
+                raise held_by(name, present)
+        self._tried.append((epoch or 0) + 1)
+        wanted = {"epoch": self._tried[-1], "holder": self._holder, "span": self.span}
+        seen = {"seen": epoch or 0, "seen_until": until or 0}
+        taken = ask("take_lease", {**self.where, **wanted, **seen})
+        return _lease(session, lane, taken[0]) if taken else None
+
+    def granted(self, rows: list[Row]) -> int:
+        """The epoch under which an earlier try was granted, if the lane says so; 0 if not."""
+        epoch, held = rows[0][1:3] if rows else (0, None)
+        return int(epoch) if held == self._holder and epoch in self._tried else 0
 
 
 def _lease(session: str, lane: str, row: Any) -> Lease:

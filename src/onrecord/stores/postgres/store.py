@@ -14,7 +14,7 @@ from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, S
 from onrecord.stores.keyed import KeyedSessions
 from onrecord.stores.postgres import schema, writes
 from onrecord.stores.postgres.address import address_of
-from onrecord.stores.postgres.append import PendingAppend
+from onrecord.stores.postgres.append import PendingAppend, PendingJoin
 from onrecord.stores.postgres.appender import Appender
 from onrecord.stores.postgres.connections import FIRST_SECONDS, Connections
 from onrecord.stores.postgres.leases import Leases
@@ -23,7 +23,7 @@ from onrecord.stores.postgres.rows import MOMENT_BITS, head_of, pack_plain, reco
 from onrecord.stores.postgres.search import Searcher
 from onrecord.stores.postgres.upkeep import describe
 from onrecord.stores.postgres.waking import Waker
-from onrecord.stores.refusals import log_moved, not_found
+from onrecord.stores.refusals import not_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -88,12 +88,16 @@ class PostgresStore(KeyedSessions):
     def append(
         self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
     ) -> list[Receipt]:
+        return self._append(PendingAppend(session, tuple(drafts), expect, lease))
+
+    def _append(self, pending: PendingAppend) -> list[Receipt]:
+        session = pending.session
         self._membership.writes()
         self._membership.sign(session)
-        cipher = self._cipher_for_append(session)
-        if cipher is not None:
-            drafts = self._all_ciphers().drafts(cipher, drafts)
-        receipts = self._appender.append(PendingAppend(session, tuple(drafts), expect, lease, cipher))
+        pending.cipher = self._cipher_for_append(session)
+        if pending.cipher is not None:
+            pending.drafts = tuple(self._all_ciphers().drafts(pending.cipher, pending.drafts))
+        receipts = self._appender.append(pending)
         self._waker.wake(session)
         return receipts
 
@@ -191,16 +195,11 @@ class PostgresStore(KeyedSessions):
         seconds: float = LEASE_SECONDS,
         takeover: bool = False,
     ) -> tuple[Lease, list[Receipt]]:
-        # Two steps: the statement that appends has no room for a lease. What can be refused is looked at first.
-        position = self.head(session).position
-        if expect is not None and expect != position:
-            raise log_moved(expect, position)
-        lease = self.acquire(session, lane, holder, seconds=seconds, takeover=takeover)
-        try:
-            return lease, self.append(session, drafts, expect=expect, lease=lease)
-        except BaseException:
-            self.release(lease)
-            raise
+        taking = self._leases.taking(session, lane, holder, seconds, takeover=takeover)
+        pending = PendingJoin(session, drafts, expect, taking)
+        receipts = self._append(pending)
+        assert pending.lease is not None  # noqa: S101  # what it appended, it appended under this lease
+        return pending.lease, receipts
 
     def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
         return self._leases.renew(lease, seconds)

@@ -118,10 +118,14 @@ class StagedSession:
 class Append(PendingWrite):
     """New events for one session. Many of these share a transaction."""
 
-    __slots__ = ("_drafts", "_expect", "_lease", "_left", "_now", "_packed", "_remembered", "_rows", "large", "session")
+    __slots__ = (
+        "_drafts", "_expect", "_lease", "_left", "_now", "_packed", "_remembered", "_rows", "cipher", "large",
+        "session",
+    )  # fmt: skip
 
     alone = False
-    cipher: SessionCipher | None = None
+    taken: LeaseRow | None = None
+    """The lease that it acquired itself, once it is staged."""
 
     def __init__(  # noqa: PLR0917  # on the hottest path, where names cost time
         self,
@@ -135,6 +139,8 @@ class Append(PendingWrite):
     ) -> None:
         # The fields of `Pending`: calling its constructor would be measurable on this path.
         self.problem = self.waiter = None
+        self.cipher: SessionCipher | None = None
+        """That of a session with a key of its own."""
         self.session = session
         self._drafts = drafts
         self._packed = packed
@@ -159,11 +165,6 @@ class Append(PendingWrite):
         """Alone in its transaction."""
         start = self._remembered.starting_point(cursor.connection, self.session, self._lease) or self._query(cursor)
         return self._insert_as_new(cursor, start) or self._insert_all_as_new(cursor, start)
-
-    def work_under(self, cursor: apsw.Cursor, lease: Lease) -> list[Receipt]:
-        """After the lease was acquired in the same transaction: every id is looked up, so that nothing is undone."""
-        self._lease = lease
-        return self._insert_what_is_new(cursor, self._query(cursor))
 
     def _query(self, cursor: apsw.Cursor) -> StartingPoint:
         """The same from the database."""
@@ -321,16 +322,8 @@ class Append(PendingWrite):
         lease = self._lease
         if lease is None or self._now <= lease_row.extend_at:
             return False
-        cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + lease_row.span, lease_row.span))
+        cursor.execute(_EXTEND_LEASE, (number, lease.lane, lease.epoch, self._now + lease_row.span, lease_row.span))
         return True
-
-
-class EncryptedAppend(Append):
-    """New events for a session that has a key of its own."""
-
-    __slots__ = ("cipher",)  # in place of the None that every other append shares
-
-    cipher: SessionCipher | None
 
 
 class LateAppend(Append):
@@ -376,6 +369,8 @@ def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bo
             except Conflict:  # a refusal counts only if the events are not on record already
                 session.known |= known_ids(cursor, session.number, session.before.base, append.ids())
                 follows = append.stage(cursor, session, lease_row)
+            if append.taken is not None:
+                leases[append.session, append.lane() or ""] = lease_row = append.taken
             if follows:
                 followed.append((append, session.number, lease_row))
         except Conflict as refusal:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord import machine
 from onrecord.log.store import Lease
 from onrecord.stores.refusals import held_by, lease_lost, not_found
+from onrecord.stores.sqlite.append import Append
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.writer import PendingWrite
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     import apsw
 
     from onrecord.log.store import Receipt
-    from onrecord.stores.sqlite.append import Append
+    from onrecord.stores.sqlite.append import StagedSession
+    from onrecord.stores.sqlite.rows import LeaseRow
 
 
 class Acquire(PendingWrite):
@@ -33,28 +35,36 @@ class Acquire(PendingWrite):
         self._takeover = takeover
 
     def work(self, cursor: apsw.Cursor) -> Lease:
-        wanted = self._wanted
-        row = cursor.execute(QUERIES["lease"], (wanted.session, wanted.lane)).fetchone()
-        if row is None:
-            raise not_found(wanted.session)
-        number, name, epoch, holder, since, until = row
-        if holder is not None and not self._takeover:
-            present = Lease(wanted.session, wanted.lane, epoch, loads(holder), since, until)
-            shift = _shift(present.holder, wanted)
-            if until + shift > wanted.since and not machine.is_gone(present.holder):
-                raise held_by(name, present._replace(since=since + shift, until=until + shift))
-        wanted = wanted._replace(epoch=(epoch or 0) + 1)
-        span = wanted.until - wanted.since
-        cursor.execute(
-            QUERIES["take_lease"],
-            (number, wanted.lane, wanted.epoch, dumps(wanted.holder), wanted.since, wanted.until, span),
-        )
-        self._wanted = wanted
-        return wanted
+        number, self._wanted = _granted(cursor, self._wanted, takeover=self._takeover)
+        _take(cursor, number, self._wanted)
+        return self._wanted
 
     def recall(self, cursor: apsw.Cursor) -> bool:
         row = cursor.execute(QUERIES["lease"], (self._wanted.session, self._wanted.lane)).fetchone()
         return row is not None and (row[2], row[4]) == (self._wanted.epoch, self._wanted.since)
+
+
+def _granted(cursor: apsw.Cursor, wanted: Lease, *, takeover: bool) -> tuple[int, Lease]:
+    """The number of the session, and the lease under its next epoch; `LeaseHeld` if the lane is not free.
+
+    `wanted` has the epoch under which it was granted before, if this is the same write again.
+    """
+    row = cursor.execute(QUERIES["lease"], (wanted.session, wanted.lane)).fetchone()
+    if row is None:
+        raise not_found(wanted.session)
+    number, name, epoch, holder, since, until = row
+    present = Lease(wanted.session, wanted.lane, epoch, loads(holder or "{}"), since, until)
+    is_ours = (epoch, present.holder) == (wanted.epoch, wanted.holder)
+    if holder is not None and not takeover and not is_ours:
+        shift = _shift(present.holder, wanted)
+        if until + shift > wanted.since and not machine.is_gone(present.holder):
+            raise held_by(name, present._replace(since=since + shift, until=until + shift))
+    return number, wanted._replace(epoch=(epoch or 0) + 1)
+
+
+def _take(cursor: apsw.Cursor, number: int, lease: Lease) -> None:
+    values = (lease.epoch, dumps(lease.holder), lease.since, lease.until, lease.until - lease.since)
+    cursor.execute(QUERIES["take_lease"], (number, lease.lane, *values))
 
 
 def _shift(holder: dict[str, Any], wanted: Lease) -> int:
@@ -65,22 +75,43 @@ def _shift(holder: dict[str, Any], wanted: Lease) -> int:
     return wanted.since - int(machine.uptime() * 1e6) - theirs
 
 
-class Join(PendingWrite):
-    """A new holder acquires the lease of a lane, and appends its first events: one transaction, or nothing."""
+class Join(Append):
+    """A new holder acquires the lease of a lane, and appends its first events: both or neither.
 
-    __slots__ = ("_acquire", "_append")
+    Like any append it may share a transaction with others; one under the old lease that comes after it is refused.
+    """
 
-    def __init__(self, acquire: Acquire, append: Append) -> None:
-        super().__init__()
-        self._acquire = acquire
-        self._append = append
+    __slots__ = ("taken", "takeover")
 
-    def work(self, cursor: apsw.Cursor) -> tuple[Lease, list[Receipt]]:
-        lease = self._acquire.work(cursor)
-        return lease, self._append.work_under(cursor, lease)
+    _lease: Lease
+    taken: LeaseRow | None
+    takeover: bool
 
-    def recall(self, cursor: apsw.Cursor) -> bool:
-        return self._append.recall(cursor)
+    @property
+    def lease(self) -> Lease:
+        """The lease that it acquired."""
+        return self._lease
+
+    def work(self, cursor: apsw.Cursor) -> list[Receipt]:
+        self.work_together(cursor, [self])
+        if self.problem is not None:
+            raise self.problem
+        receipts: list[Receipt] = self.answer
+        return receipts
+
+    def stage(self, cursor: apsw.Cursor, session: StagedSession, lease_row: LeaseRow) -> bool:
+        self.taken = None
+        number, self._lease = _granted(cursor, self._lease, takeover=self.takeover)
+        lease = self._lease
+        span = lease.until - lease.since
+        taken = lease_row._replace(epoch=lease.epoch, extend_at=lease.until - span // 2, span=span)
+        follows = super().stage(cursor, session, taken)
+        _take(cursor, number, lease)
+        self.taken = taken
+        return follows
+
+    def committed(self, connection: apsw.Connection) -> None:
+        """It queried everything, so it does not know whether what others remember is valid."""
 
 
 class Renew(PendingWrite):
@@ -100,7 +131,7 @@ class Renew(PendingWrite):
         if epoch != lease.epoch or holder is None:
             raise lease_lost(lease.lane)
         self._until = max(until, self._until)
-        cursor.execute(QUERIES["extend_lease"], (number, lease.lane, self._until, self._span))
+        cursor.execute(QUERIES["extend_lease"], (number, lease.lane, lease.epoch, self._until, self._span))
         return Lease(lease.session, lease.lane, epoch, loads(holder), since, self._until)
 
     def recall(self, cursor: apsw.Cursor) -> bool:

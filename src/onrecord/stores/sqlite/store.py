@@ -16,7 +16,7 @@ import apsw
 from onrecord import machine
 from onrecord.errors import InvalidInput
 from onrecord.lean_json import loads
-from onrecord.lean_typing import TYPE_CHECKING, Any
+from onrecord.lean_typing import TYPE_CHECKING, Any, TypeVar
 from onrecord.lean_weak import WeakKeys
 from onrecord.log.codec import SealOnRead
 from onrecord.log.names import MIRROR_PREFIX
@@ -25,7 +25,7 @@ from onrecord.stores.keyed import KeyedSessions, packed_of
 from onrecord.stores.payloads import FACTS_FROM
 from onrecord.stores.refusals import not_found
 from onrecord.stores.sqlite import safety
-from onrecord.stores.sqlite.append import Append, EncryptedAppend, LateAppend, Remembered
+from onrecord.stores.sqlite.append import Append, LateAppend, Remembered
 from onrecord.stores.sqlite.cipher import key_of
 from onrecord.stores.sqlite.connection import (
     DURABILITIES,
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.machine.session_keys import SessionKeys
     from onrecord.stores.payloads import Packed
-    from onrecord.stores.sqlite.leases import Acquire
     from onrecord.stores.sqlite.search import Searcher
 
+A = TypeVar("A", bound=Append)
 FORK_SECONDS = 1.0
 """How long a fork waits for running reads and writes."""
 
@@ -125,19 +125,20 @@ class SQLiteStore(KeyedSessions):
                 pass  # sealed and packed here, like any other
             else:
                 return answer
-        answer = self._writer.run(self._pending(session, drafts, expect, lease, now))
+        answer = self._writer.run(self._pending(Append, session, drafts, expect, lease, now))
         return answer
 
-    def _pending(
-        self, session: str, drafts: Sequence[Draft], expect: int | None, lease: Lease | None, now: int
-    ) -> Append:
-        if session not in self._keyless and (cipher := self._cipher_for_append(session)) is not None:
-            drafts = self._all_ciphers().drafts(cipher, drafts)
-            packed = [packed_of(draft) or self._pack(draft) for draft in drafts]
-            encrypted = EncryptedAppend(session, drafts, packed, self._remembered, expect, lease, now)
-            encrypted.cipher = cipher
-            return encrypted
-        return Append(session, drafts, list(map(self._pack, drafts)), self._remembered, expect, lease, now)
+    def _pending(  # noqa: PLR0917  # on the hottest path, where names cost time
+        self, kind: type[A], session: str, drafts: Sequence[Draft], expect: int | None, lease: Lease | None, now: int
+    ) -> A:  # fmt: skip
+        cipher = None if session in self._keyless else self._cipher_for_append(session)
+        if cipher is None:
+            return kind(session, drafts, list(map(self._pack, drafts)), self._remembered, expect, lease, now)
+        drafts = self._all_ciphers().drafts(cipher, drafts)
+        packed = [packed_of(draft) or self._pack(draft) for draft in drafts]
+        encrypted = kind(session, drafts, packed, self._remembered, expect, lease, now)
+        encrypted.cipher = cipher
+        return encrypted
 
     def _pack(self, draft: Draft) -> Packed:
         if TIERS.get(draft.kind, 1):
@@ -222,7 +223,10 @@ class SQLiteStore(KeyedSessions):
     def acquire(
         self, session: str, lane: str, holder: dict[str, Any], *, seconds: float = LEASE_SECONDS, takeover: bool = False
     ) -> Lease:
-        lease: Lease = self._writer.run(self._acquire(session, lane, holder, seconds, takeover=takeover))
+        from onrecord.stores.sqlite.leases import Acquire
+
+        wanted = self._wanted(session, lane, holder, seconds)
+        lease: Lease = self._writer.run(Acquire(wanted, takeover=takeover))
         return lease
 
     def join(
@@ -231,18 +235,17 @@ class SQLiteStore(KeyedSessions):
     ) -> tuple[Lease, list[Receipt]]:  # fmt: skip
         from onrecord.stores.sqlite.leases import Join
 
-        acquire = self._acquire(session, lane, holder, seconds, takeover=takeover)
-        both: tuple[Lease, list[Receipt]]
-        both = self._writer.run(Join(acquire, self._pending(session, drafts, expect, None, self._now())))
-        return both
+        wanted = self._wanted(session, lane, holder, seconds)
+        joining = self._pending(Join, session, drafts, expect, wanted, wanted.since)
+        joining.taken, joining.takeover = None, takeover
+        receipts: list[Receipt] = self._writer.run(joining)
+        return joining.lease, receipts
 
-    def _acquire(self, session: str, lane: str, holder: dict[str, Any], seconds: float, *, takeover: bool) -> Acquire:
-        from onrecord.stores.sqlite.leases import Acquire
-
+    def _wanted(self, session: str, lane: str, holder: dict[str, Any], seconds: float) -> Lease:
         now = self._now()
         if self._clock is None:
             holder = holder | {"clock": self._ahead}
-        return Acquire(Lease(session, lane, 0, holder, now, now + int(seconds * 1e6)), takeover=takeover)
+        return Lease(session, lane, 0, holder, now, now + int(seconds * 1e6))
 
     def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
         from onrecord.stores.sqlite.leases import Renew

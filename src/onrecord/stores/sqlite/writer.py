@@ -150,7 +150,9 @@ class Writer:
             batch = self._prepared(batch)
             if not batch:
                 return
-        self._lock.acquire()
+        if not self._lock.acquire(0.0):
+            self._lock.acquire()
+            batch = self._prepared(self.group.gather())  # with all that came while another process was writing
         try:
             if own.in_transaction:
                 self._transact(self._begin(), batch)

@@ -9,7 +9,7 @@ import apsw
 from onrecord.errors import Conflict, StoreCorrupt
 from onrecord.stores.payloads import OUT_OF_LINE, PLAIN, Packed
 from onrecord.stores.refusals import id_taken, not_found, nothing_at, refuse_erasure, refuse_gaps, unlike_parent
-from onrecord.stores.sqlite.append import Append, EncryptedAppend, Remembered
+from onrecord.stores.sqlite.append import Append, Remembered
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.rows import (
     MOMENT_BITS,
@@ -43,7 +43,7 @@ def add_session(cursor: apsw.Cursor, head: Head, cipher: SessionCipher | None) -
     return int(number or 0)
 
 
-class Create(EncryptedAppend):
+class Create(Append):
     """Create a session with its first events; `cipher` is for one that gets a key of its own."""
 
     __slots__ = ("_head",)

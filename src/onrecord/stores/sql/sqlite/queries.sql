@@ -162,8 +162,8 @@ INSERT INTO leases (session, lane, epoch, holder, since, until, span) VALUES (?1
 ON CONFLICT DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder, since = excluded.since,
     until = excluded.until, span = excluded.span
 
--- extend_lease: more time for a holder
-UPDATE leases SET until = ?3, span = ?4 WHERE session = ?1 AND lane = ?2
+-- extend_lease: more time for a holder, unless another one has the lane by now
+UPDATE leases SET until = ?4, span = ?5 WHERE session = ?1 AND lane = ?2 AND epoch = ?3
 
 -- release_lease: remove the holder; the epoch stays
 UPDATE leases SET holder = NULL WHERE session = ?1 AND lane = ?2
