@@ -44,6 +44,8 @@ def test_start_waits_through_one_limit_after_another(desk):
     desk.plan("limit 1", "limit 1", "answer")
     done = desk.run("start", "claude", "--name", "fix", "--wait", "-p", "Find the bug")
     assert done.code == 0, done
+    assert done.err.count("because of its usage limit; the session is paused; Ctrl-C stops waiting") == 2
+    assert "--wait` waits for that" not in done.err, "this command does"
     assert [stop["cause"] for stop in desk.interruptions("fix")] == ["usage_window", "usage_window"]
     assert desk.prompts() == ["Find the bug"] * 3
     assert len(desk.transcripts()) == 1

@@ -1,10 +1,13 @@
 """Attempts that onrecord does not launch, from the command line."""
 
 import os
+import re
+import sys
 
 import pytest
 
 pytestmark = pytest.mark.every_store
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def test_start_and_succeed(command):
@@ -57,6 +60,21 @@ def test_lists_compare_and_export(command):
     assert [one["number"] for one in data["attempts"]] == [2, 1]
     command.error("attempt", "compare", "1", code=2, kind="usage")
     command.error("attempt", "compare", "1", "9", code=4, kind="not_found")
+
+
+def test_a_list_of_attempts_never_cuts_evidence(command):
+    """Metrics get as many columns as there is room for, the others are part of the result; the id of the evidence is whole."""
+    command.ok("open", "work")
+    metrics = {f"metric_{name}": 0.125 for name in "abcdef"}
+    (command.project / "train.py").write_text(f"import json\njson.dump({metrics}, open('m.json', 'w'))\n")
+    command.ok("run", "--metrics-file", "m.json", "--", sys.executable, "train.py")
+    (known,) = command.data("attempt", "list", kind="attempts")
+    for columns, named in ((60, 0), (80, 2), (120, 6)):
+        heading, row = COLOUR.sub("", command.on_terminal("attempt", "list", columns=columns).out).splitlines()
+        assert f" {known['evidence']}" in row
+        assert max(len(heading), len(row)) <= columns
+        assert heading.count("metric_") == named
+        assert ("metric_" in row) == (named < len(metrics))
 
 
 def test_an_interruption_and_a_needed_change_can_be_said(command):

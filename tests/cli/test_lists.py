@@ -125,13 +125,17 @@ def test_hostile_text_does_not_break_a_list(story, columns):
 
 @pytest.mark.parametrize("columns", WINDOWS)
 def test_the_status_of_a_row_stands_under_its_heading(story, columns):
-    """The columns of a list are aligned: every status starts where its heading does."""
+    """The columns of a list are aligned: every status starts where its heading does; a wrapped cell continues under its own."""
     lines = shown_lines(story, ["finding", "list"], columns)
     place = lines[0].index("label")
-    rows = [line for line in lines[1:] if line.strip()]
+    rows = [line for line in lines[1:] if line.startswith("f")]
     assert len(rows) == 12
     for row in rows:
         assert row[place:].startswith(("verified", "rejected", "open", "blocked")), lines
+    proof = lines[0].index("evidence")
+    further = [line for line in lines[1:] if line.strip() and line not in rows]
+    assert {line.strip() for line in further} <= {"hostile-log"}, lines
+    assert all(line[proof:] == line.strip() for line in further), lines
 
 
 def test_a_wide_window_shows_more_of_the_text(story):

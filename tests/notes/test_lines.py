@@ -41,7 +41,9 @@ def test_a_fix_was_not_tried_by_a_run_before_it(session):
     fail(session, "make check")
     fail(session, "make check")
     session.attempts.correct(1, fix="write the row first")
-    assert [entry for entry in failed_entries(session.views) if "did not help" in entry] == []
+    assert failed_entries(session.views, last_too=True) == [
+        ("attempts 1, 2 failed: make check", "error: 403", "fix: write the row first")
+    ]
     fail(session, "make check")
     assert failed_entries(session.views)[-1] == (
         "did not help: write the row first (attempt 3 failed with it: 403; make check)"
@@ -75,6 +77,15 @@ def test_the_code_is_where_it_was_seen_last(session):
     assert code_line(session.views.code).startswith(f"branch try at {'b' * 10} ")
     assert session.views.code.files == ["app.py"]
     assert "files changed so far: app.py" in session.note()
+
+
+def test_a_location_says_nothing_of_the_files(session):
+    """An agent's hook records its revision alone: files that differed when last looked at still do, until the revision moves."""
+    seen(session, "a" * 40, branch="main", dirty="d1", changed=["app.py"])
+    session.agents.locate("claude", "c1", via="hook", revision="a" * 40, branch="main")
+    assert code_line(session.views.code).endswith("; not committed: app.py")
+    session.agents.locate("claude", "c2", via="hook", revision="b" * 40, branch="main")
+    assert "not committed" not in code_line(session.views.code)
 
 
 def test_only_the_newest_commits_are_kept_in_the_view(session):

@@ -8,8 +8,10 @@ import pytest
 from onrecord import machine
 from onrecord.log.head import LIVE
 from onrecord.session.standing import standing, standing_of
+from onrecord.views.fold import Whole
 from onrecord.views.listing import LISTING_VERSION
 from onrecord.views.needs import needs
+from onrecord.views.render import iso
 
 GONE = machine.identity() | {"pid": 2**22 + 1, "started": "1"}
 """A process of this machine that is not there."""
@@ -253,6 +255,46 @@ def test_an_agent_that_asked_a_question_needs_a_person(agent):
     assert [kind for kind, _why, _command in said(session)] == ["question"]
     session.agents.record_end()
     assert said(session) == []
+
+
+def test_an_agent_that_has_answered_is_idle(agent, timed):
+    """While its process runs it is idle before the first prompt and after an answer or an abort, else at work; a script is at work."""
+    session = agent()
+    prompt, call = {"role": "user", "content": "Fix it"}, {"id": "c1", "name": "Bash", "arguments": {}}
+    answer = {"role": "assistant", "content": "Done."}
+    assert standing_of(session.refresh()).idle == ["claude"]
+    for items, idle in (
+        ([prompt], []), ([answer | {"tool_calls": [call]}], []), ([{"role": "tool", "content": "ok", "id": "c1"}], []),
+        ([answer], ["claude"]), ([prompt], []),
+    ):  # fmt: skip
+        session.log.record("payload.kept", mirrored(*items))
+        one = standing_of(session.refresh())
+        assert (one.working, one.idle, one.busy) == (["claude"], idle, not idle), items
+    aborted = mirrored({"role": "user", "content": "[Request interrupted by user]"})
+    aborted["reading"][0]["turn"] = "aborts"
+    session.log.record("payload.kept", aborted)
+    assert standing_of(session.refresh()).idle == ["claude"]
+    script = timed.create("script", agent="main")
+    script.agents.record_start(machine.identity())
+    assert standing_of(script).busy
+
+
+def test_a_look_is_not_activity(timed, agent, clock):
+    """A survey that somebody's `show` made neither dates the session nor its note; what happens next does, also after a snapshot."""
+    session = agent()
+    session.decide("Read from the primary")
+    then = session.head.at
+    clock.advance(HOUR)
+    for revision in ("a" * 40, "b" * 40):
+        session.log.record("code.changed", {"anchors": {}, "revision": {"revision": revision}, "commits": []})
+    fresh = timed.get("fix")
+    (entry,) = timed.entries([fresh.head])
+    assert (entry.active_at, fresh.views.active_at, session.views.active_at) == (then, then, then)
+    assert f"last activity {iso(then)}" in fresh.note()
+    assert Whole.load(fresh.views.dump()).active_at == then
+    session.decide("Not from the replica")
+    (entry,) = timed.entries([timed.find("fix")])
+    assert entry.active_at == session.head.at > then
 
 
 def test_an_erased_prompt_leaves_the_lists(timed):

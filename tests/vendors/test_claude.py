@@ -162,6 +162,12 @@ def test_results_are_read_and_talk_is_not(record, status, cause):
     assert CLAUDE.classify([json.dumps(record)], status).cause == cause
 
 
+def test_a_failed_request_is_no_success():
+    """Claude calls the end of a request that failed a success; the reason on record is what it said, and no more."""
+    record = {"type": "result", "subtype": "success", "is_error": True, "result": "API Error: rate limit"}
+    assert CLAUDE.classify([json.dumps(record)], 1).message == "API Error: rate limit"
+
+
 NOON = 1_763_208_000.0
 """2025-11-15, 12:00 UTC."""
 

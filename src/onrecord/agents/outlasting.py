@@ -12,6 +12,7 @@ from onrecord.agents.resuming import plan_here, users_of
 from onrecord.agents.wrapping import Ask
 from onrecord.errors import LeaseHeld
 from onrecord.machine.wall_clock import local_time
+from onrecord.views.needs import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,8 @@ def _park(session: Session, stop: Stop, tell: Callable[[str], None]) -> bool:
     parked = waiting.park(session, stop)
     until = local_time(int((stop.until or 0) * 1e6), int(session.clock() * 1e6))
     how = "the session is paused" if parked else "other agents keep working in the session"
-    tell(f"waiting until {until} ({stop.event.data.get('cause')}); {how}; you may stop this and start it again")
+    why = LIMITS.get(str(stop.event.data.get("cause")), "a limit")
+    tell(f"waiting until {until} because of {why}; {how}; Ctrl-C stops waiting, the same command waits again")
     if waiting.wait(session, stop):
         return True
     tell("another process resumed or ended the session; there is nothing left to wait for")

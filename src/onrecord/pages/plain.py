@@ -56,7 +56,7 @@ def as_markdown(contents: Contents) -> Iterator[str]:
         is_turn = entry.kind == TURN
         yield _turn(entry, contents.options) if is_turn else _fact(entry, first=not in_list)
         in_list = not is_turn
-    yield f"\nLast activity {iso(head.at)}.{f' {_said(contents.remark)}' if contents.remark else ''}\n"
+    yield f"\nLast activity {iso(contents.whole.active_at)}.{f' {_said(contents.remark)}' if contents.remark else ''}\n"
 
 
 def _fact(entry: Entry, *, first: bool) -> str:

@@ -91,8 +91,7 @@ def _is_derived(session: Session, kept: Snapshot, whole: Whole, head: Head) -> b
             return kept.body == derived or _lines(kept.body) == _lines(derived)
         if kept.position != head.position:
             return True  # a listing counts only at the end of the log
-        said = last_words(session)
-        return bool(json.loads(kept.body) == json.loads(json.dumps(listing(whole, said.prompt, said.question))))
+        return bool(json.loads(kept.body) == json.loads(json.dumps(listing(whole, last_words(session)))))
     return True
 
 
@@ -105,6 +104,8 @@ def _are_derived(parts: Parts, whole: Whole) -> bool:
     about = parts.about["head"]
     head = Head(**(about | {"hash": bytes.fromhex(about["hash"]), "name": "", "project": ""}))
     if head != whole.head._replace(name="", project="") or parts.about["misfits"] != whole.misfits:
+        return False
+    if parts.about["active_at"] != whole.active_at:
         return False
     return all(_is_part_derived(parts, name, whole.dumped(name)) for name in Whole.VIEWS)
 

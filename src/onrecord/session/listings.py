@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord.errors import OnrecordError, StoreError
-from onrecord.log.readings import BEGINS, rows_of
+from onrecord.log.readings import ABORTS, BEGINS, rows_of
 from onrecord.log.store import PAGE_LIMIT, Snapshot
 from onrecord.session.handle import Session
-from onrecord.views.listing import LISTING_VERSION, WORDS_LISTED, listing
+from onrecord.views.listing import LISTING_VERSION, WORDS_LISTED, LastWords, listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,15 +37,6 @@ SAVED_TOGETHER = 500
 SPEAKERS = ("user", "assistant", "tool")
 
 
-class LastWords(NamedTuple):
-    """What was said last in a session."""
-
-    prompt: str
-    """What a person last asked for; "" if the end of the log does not show it."""
-    question: Asked | None
-    """The question that the last answer ends with."""
-
-
 class Entry:
     """A session in a list: its head, and what is listed of it."""
 
@@ -54,6 +45,11 @@ class Entry:
     def __init__(self, head: Head, listed: Listing) -> None:
         self.head = head
         self.listing = listed
+
+    @property
+    def active_at(self) -> int:
+        """When something last happened in it; a look at the worktree does not count."""
+        return self.listing["active_at"] or self.head.at
 
 
 def entries(store: Store, heads: Sequence[Head], clock: Callable[[], float]) -> list[Entry]:
@@ -103,37 +99,52 @@ def every_head(store: Store, project: str | None, statuses: Collection[str]) -> 
 
 def listing_of(session: Session) -> Listing:
     """The listing of one session, as it is now."""
-    said = last_words(session)
-    return listing(session.views, said.prompt, said.question)
+    return listing(session.views, last_words(session))
 
 
 def listing_of_nothing() -> Listing:
     """The listing of a session that cannot be read."""
     return {
         "agents": {}, "agent": "", "vendor": None, "people": [], "branch": None, "cwd": None, "prompt": "",
-        "question": None, "next": "", "attempts": [], "effects": {}, "blocked": [], "stale": [], "past": False,
+        "question": None, "next": "", "attempts": [], "effects": {}, "blocked": [], "stale": [], "active_at": 0,
+        "rests": None, "past": False,
     }  # fmt: skip
 
 
 def last_words(session: Session) -> LastWords:
     """What was said last, as far as the end of the log shows it: the prompt, and a question that ends the answer."""
     question: Asked | None = None
-    answered = False
+    rests: str | None = None
     for event in islice(session.log.newest(PROMPT_KINDS), PROMPTS_LOOKED_AT):
+        if rests is None and _is_aborted(event):
+            rests = event.by
         for item in reversed(_spoken(event)):
             said = _text(item)
             if item["role"] == "user" and said:
-                return LastWords(said[: 4 * WORDS_LISTED], question)
-            if not answered and is_question(item, said):
+                return LastWords(said[: 4 * WORDS_LISTED], question, rests or "")
+            if rests is None and is_question(item, said):
                 asked = said.strip().rpartition("\n")[2]
                 question = {"agent": event.by, "text": asked, "position": event.position, "at": event.at}
-            answered = True
-    return LastWords("", question)
+            if rests is None:
+                rests = event.by if is_answer(item) else ""
+    return LastWords("", question, rests)
+
+
+def is_answer(item: Item) -> bool:
+    """Whether an item is an answer, and not the beginning of more work."""
+    return item["role"] == "assistant" and not item.get("tool_calls")
 
 
 def is_question(item: Item, said: str) -> bool:
-    """Whether an item is an answer that ends with a question, and not the beginning of more work."""
-    return item["role"] == "assistant" and not item.get("tool_calls") and said.rstrip(" *_`\n").endswith("?")
+    """Whether an item is an answer that ends with a question."""
+    return is_answer(item) and said.rstrip(" *_`\n").endswith("?")
+
+
+def _is_aborted(event: Event) -> bool:
+    """Whether the last thing that a part of a conversation has is that its turn was aborted."""
+    data: Any = event.data if isinstance(event.data, dict) else {}
+    rows = [row for row in rows_of(data) if not row.lane] if event.kind == "payload.kept" else []
+    return bool(rows) and rows[-1].turn == ABORTS
 
 
 def _spoken(event: Event) -> list[Item]:

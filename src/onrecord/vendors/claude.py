@@ -247,9 +247,11 @@ class Claude(ByProject):
         from onrecord.vendors.endings import End, text_in
 
         if record.get("type") == "result":
-            failed = bool(record.get("is_error")) or record.get("subtype") != "success"
-            why = " ".join(filter(None, (text_in(record.get("result")), text_in(record.get("errors")),
-                                         text(record.get("subtype")))))  # fmt: skip
+            how = text(record.get("subtype"))
+            failed = bool(record.get("is_error")) or how != "success"
+            # A failed request ends as a success too: then only the text says why.
+            said = (text_in(record.get("result")), text_in(record.get("errors")), how if how != "success" else "")
+            why = " ".join(filter(None, said))
             return End(not failed, why if failed else "")
         if record.get("type") == "rate_limit_event":
             about = record.get("rate_limit_info")

@@ -48,7 +48,7 @@ class Code(View):
         revision = data.get("revision_after") or data.get("revision")
         if isinstance(revision, str):  # an agent's location
             name, _plus, dirty = revision.partition("+")
-            revision = {"revision": name, "branch": data.get("branch"), "dirty": dirty or None}
+            revision = {"revision": name, "branch": data.get("branch"), "dirty": dirty or self._known_dirty(name)}
         if isinstance(revision, dict) and revision.get("revision"):
             self._see(revision, event.position)
         if event.kind == "code.changed" and "commits" in data:
@@ -59,6 +59,10 @@ class Code(View):
             self.commits = [*self.commits, *new][-COMMITS_KEPT:]
             for one in new:
                 self._touch(one.get("files") or ())
+
+    def _known_dirty(self, revision: str) -> bool:
+        """Whether files differed when last looked at: a hook records only the revision."""
+        return self.seen is not None and self.seen["dirty"] and self.seen["revision"] == revision
 
     def _see(self, revision: dict[str, Any], position: int) -> None:
         before = self.seen

@@ -353,12 +353,17 @@ def speaking_for(finding: Finding) -> list[str]:
     return list(found) or finding["evidence"]
 
 
+def marked(findings: Findings, evidence: list[str]) -> list[str]:
+    """Ids of evidence, with a check mark if onrecord captured it."""
+    return [f"{one}✓" if findings.how(one) == CAPTURED else one for one in evidence]
+
+
 def finding_line(findings: Findings, finding: Finding, label: str = "") -> str:
     """A finding with its evidence, on one line; a stale one says what it was and what changed since.
 
     `label` is what `label_of` says, from a caller that has asked already.
     """
-    marks = [f"{one}✓" if findings.how(one) == CAPTURED else one for one in speaking_for(finding)[-PROOFS_SHOWN:]]
+    marks = marked(findings, speaking_for(finding)[-PROOFS_SHOWN:])
     proof = f" [{', '.join(marks)}]" if marks else ""
     since = ""
     label = label or findings.label_of(finding)

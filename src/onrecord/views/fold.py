@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from onrecord.views.values import Interruption
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.15"
+VIEWS_VERSION = "whole.16"
 """Changes whenever a fold changes its meaning, so that older snapshots are not used."""
 
+LOOKED = "code.changed"
+"""The kind of what a look at the worktree found. Whoever looks, the session was not at work then."""
 BODIES = frozenset(DURABLE_KINDS)
 """The kinds that `Whole` reads the payload of; of the others it reads the header only."""
 
@@ -78,6 +80,8 @@ class Whole:
 
     def __init__(self, head: Head, misfits: list[int] | None = None, kept: _Kept | None = None) -> None:
         self.head = head
+        self.active_at = 0
+        """When something last happened in the session, besides looks at the worktree."""
         self._misfits = misfits or []
         self._kept = kept
         for name, view in self.VIEWS.items() if kept is None else ():
@@ -138,6 +142,8 @@ class Whole:
         self._fold_into_views(event)
 
     def _move_head(self, event: Event) -> None:
+        if event.kind != LOOKED:
+            self.active_at = max(self.active_at, event.at)
         try:
             self.head = after(self.head, event, event.run, event.hash)
         except Conflict:
@@ -172,12 +178,13 @@ class Whole:
 
     def fold_records(self, records: Iterable[Record]) -> Whole:
         """The same for kept events. Many quiet ones in a row move the head once."""
-        head, last = self.head, None
+        head, last, active = self.head, None, self.active_at
         quiet, run, at = QUIET[head.status], head.run, head.at
         for record in records:
             event = open_record(record) if record.kind in BODIES else open_header(record)
             if event.kind in quiet:
                 last, run, at = event, max(run, event.run), max(at, event.at)
+                active = active if event.kind == LOOKED else max(active, event.at)
             else:
                 self._move_past(last, run, at)
                 self._move_head(event)
@@ -185,6 +192,7 @@ class Whole:
                 quiet, run, at = QUIET[head.status], head.run, head.at
             self._fold_into_views(event)
         self._move_past(last, run, at)
+        self.active_at = max(self.active_at, active)
         return self
 
     def _move_past(self, last: Event | None, run: int, at: int) -> None:
@@ -195,7 +203,8 @@ class Whole:
     def dump(self) -> bytes:
         """The snapshot of all views."""
         head: dict[str, Any] = self.head._asdict() | {"hash": self.head.hash.hex()}
-        return joined({"head": head, "misfits": self.misfits}, {name: self.dumped(name) for name in self.VIEWS})
+        about = {"head": head, "misfits": self.misfits, "active_at": self.active_at}
+        return joined(about, {name: self.dumped(name) for name in self.VIEWS})
 
     def dumped(self, name: str) -> bytes:
         """One view, as a snapshot has it."""
@@ -225,6 +234,7 @@ class Whole:
         late = lock is not None and again is not None
         kept = _Kept(parts, lock or _Alone(), again)
         whole = cls(Head(**(head | {"hash": bytes.fromhex(head["hash"])})), parts.about["misfits"], kept)
+        whole.active_at = parts.about["active_at"]
         for name in () if late else cls.VIEWS:
             getattr(whole, name)
         return whole

@@ -6,7 +6,7 @@ at a moment, with processes that run or have ended, is for `views/needs`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from onrecord.views.findings import STALE
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onrecord.views.fold import Whole
     from onrecord.views.values import Attention, Effect, Interruption, Json, Process, ProvisionalTurn
 
-LISTING_VERSION = "listing.4"
+LISTING_VERSION = "listing.5"
 """Changes whenever a listing changes its meaning, so that older snapshots are not used."""
 ENTRIES_LISTED = 20
 """How many attempts, effects, agents and claims a listing has of each; lists show fewer."""
@@ -66,6 +66,17 @@ class Asked(TypedDict):
     at: int
 
 
+class LastWords(NamedTuple):
+    """What was said last in a session, as far as the end of its log shows it."""
+
+    prompt: str = ""
+    """What a person last asked for; "" if the end of the log does not show it."""
+    question: Asked | None = None
+    """The question that the last answer ends with."""
+    rests: str | None = None
+    """The agent whose answer ended the last turn; empty while one is at work, None if nothing was said."""
+
+
 class Listing(TypedDict):
     """What lists show of a session besides its head, and all that can make it need a person."""
 
@@ -87,12 +98,17 @@ class Listing(TypedDict):
     effects: dict[str, Effect]
     blocked: list[dict[str, Json]]
     stale: list[str]
+    active_at: int
+    """When something last happened, besides looks at the worktree."""
+    rests: str | None
+    """The agent whose answer ended the last turn; empty while one is at work, None if nothing was said."""
     past: bool
     """Whether it is a conversation that was imported, and that no agent joined since."""
 
 
-def listing(whole: Whole, prompt: str = "", question: Asked | None = None) -> Listing:
+def listing(whole: Whole, said: LastWords | None = None) -> Listing:
     """The listing of a session. What was said last is given: the kept views do not have it."""
+    prompt, question, rests = said or LastWords()
     facts, agents = whole.facts, _agents(whole)
     newest = max(agents, key=lambda name: agents[name]["at"], default="")
     links = [link for agent in whole.roster.agents.values() for link in agent["links"][-1:]]
@@ -119,6 +135,8 @@ def listing(whole: Whole, prompt: str = "", question: Asked | None = None) -> Li
             for one in whole.findings.labelled("blocked")[-ENTRIES_LISTED:]
         ],
         "stale": [one["id"] for one in whole.findings.labelled(STALE)[-ENTRIES_LISTED:]],
+        "active_at": whole.active_at,
+        "rests": rests,
         "past": _is_past(whole),
     }  # fmt: skip
 

@@ -104,7 +104,7 @@ def note(whole: Whole, recent: Recent | None = None, gone: Gone | None = None) -
     lines = [
         f"# {one_line(head.name, _SHORT)}",
         "",
-        f"*{head.status}; from position {whole.position}; last activity {iso(head.at)}*",
+        f"*{head.status}; from position {whole.position}; last activity {iso(whole.active_at)}*",
         "",
         f"**Objective:** {_fact(facts.objective, _LINE * 5)}",
         f"**Next action:** {_next_of(whole, _LINE * 5)}",

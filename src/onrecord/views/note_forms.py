@@ -76,7 +76,7 @@ def task(whole: Whole, gone: Gone | None = None) -> dict[str, Json]:
     active = findings.active()
     return {
         "task_version": TASK_VERSION, "session": whole.head.session, "name": whole.head.name,
-        "status": whole.head.status, "position": whole.position, "last_activity_at": iso(whole.head.at),
+        "status": whole.head.status, "position": whole.position, "last_activity_at": iso(whole.active_at),
         "objective": facts.purpose, "next_action": shown_action(whole),
         "reproduction": facts.reproduction, "hypothesis": active["id"] if active else None,
         "findings": [_finding(whole, one) for one in findings.findings.values()],

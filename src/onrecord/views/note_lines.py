@@ -118,12 +118,15 @@ def failed_entries(whole: Whole, *, last_too: bool = False) -> list[Entry]:
                     fixes.append((str(fix["text"]), after))
         later.setdefault(signature, []).append(one)
     entries: list[Entry] = []
+    tried = {fix for fix, _after in fixes}
     for failures in sorted(groups.values(), key=lambda failures: failures[-1]["number"]):
         last = failures[0]
         if last_too or last is not attempts[-1]:
             numbers = ", ".join(str(one["number"]) for one in reversed(failures))
             said = f"attempt{'s' if len(failures) > 1 else ''} {numbers} failed: {last['command']}"
-            entries.append((said, f"error: {last.get('error')}"))
+            proposed = next((one["fix"] for one in failures if one.get("fix")), None)
+            untried = [f"fix: {proposed}"] if proposed and proposed not in tried else []
+            entries.append((said, f"error: {last.get('error')}", *untried))
     return entries + [
         # In one part: when the line is short, the fix is what must stay.
         f"did not help: {fix} (attempt {after['number']} failed with it: {after.get('error')}; {after['command']})"

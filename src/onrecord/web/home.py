@@ -116,7 +116,7 @@ def _box(frame: Frame, shelf: Shelf, found: Listed, now: int, *, label: str, eve
 def _kept_row(frame: Frame, shelf: Shelf, one: Standing, now: int, *, everywhere: bool) -> str:
     """A row, rendered again only if something that it shows has changed."""
     head = one.entry.head
-    state = (head.hash, one.needs, one.working, ago(head.at, now), everywhere, now // _HOUR)
+    state = (head.hash, one.needs, one.working, ago(one.entry.active_at, now), everywhere, now // _HOUR)
     known = shelf.rows.get(head.session)
     if known is None or known[0] != state:
         known = shelf.rows[head.session] = state, row(frame, one, shelf.used(head), now, everywhere=everywhere)
@@ -135,7 +135,7 @@ def row(frame: Frame, one: Standing, used: Used, now: int, *, everywhere: bool) 
         f"{where}<small>{short(about(one), ABOUT_WIDTH)}</small></span>"
         f'<span class="why {kind}">{reason(one, now)}</span>'
         f'<span class="who"><small>{short(who(one.entry.listing), 60)}</small>'
-        f'<small class="ev">{ago(head.at, now)}</small></span>'
+        f'<small class="ev">{ago(one.entry.active_at, now)}</small></span>'
         f"{sparkline(used.activity)}"
         f'<span class="num">{amount(used)}</span>'
         f'<button type="button" class="copy" data-copy="{attribute(command)}" title="Copy: {attribute(command)}" '

@@ -59,7 +59,7 @@ def chips(look: Look) -> str:
     elif one is not None:
         kind = {"b": "bad", "n": "need", "g": "ok"}.get(colour(one), "")
         why = reason(one, look.clock)  # HTML
-        since = "" if one.needs or one.working else f" · {ago(head.at, look.clock)}"
+        since = "" if one.needs or one.busy else f" · {ago(one.entry.active_at, look.clock)}"
         found.append(f'<span class="chip {kind}" id="why">{why}{since}</span>')
         if (head.status not in LIVE or head.status == "paused") and why != head.status:
             found.append(f'<span class="chip">{shown(head.status)}</span>')

@@ -251,7 +251,7 @@ def used_of(spend: Spend, activity: tuple[float, ...] = ()) -> Used:
 def _key(one: Standing) -> Key:
     head = one.entry.head
     pressing = KINDS.index(one.needs[0].kind) if one.needs else _CALM
-    return pressing, head.status not in LIVE, -head.at, head.session
+    return pressing, head.status not in LIVE, -one.entry.active_at, head.session
 
 
 def activity(times: list[tuple[int, int]]) -> tuple[float, ...]:

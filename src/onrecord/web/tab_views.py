@@ -52,8 +52,9 @@ def team(look: Look) -> str:
     agents = look.whole.roster.agents
     if not agents:
         return empty("No agent has joined this session yet.", "onrecord start claude")
-    working = () if look.is_past or look.standing is None else look.standing.working
-    rows = "".join(_agent(look, name, agent, working) for name, agent in agents.items())
+    one = None if look.is_past else look.standing
+    states = dict.fromkeys(one.working, "working") | dict.fromkeys(one.idle, "idle") if one else {}
+    rows = "".join(_agent(look, name, agent, states.get(name)) for name, agent in agents.items())
     return (
         '<table class="grid"><thead><tr><th scope="col">agent</th><th scope="col">state</th><th scope="col">vendor</th>'
         '<th scope="col" class="n">turns</th><th scope="col" class="n">runs</th><th scope="col">last start</th>'
@@ -61,8 +62,8 @@ def team(look: Look) -> str:
     )
 
 
-def _agent(look: Look, name: str, agent: Agent, working: Iterable[str]) -> str:
-    state, kind = _state(look, agent, name in working)
+def _agent(look: Look, name: str, agent: Agent, running: str | None) -> str:
+    state, kind = _state(look, agent, running)
     lane = look.whole.lanes.lane(name)
     links = agent["links"]
     conversation = (
@@ -78,13 +79,13 @@ def _agent(look: Look, name: str, agent: Agent, working: Iterable[str]) -> str:
     )
 
 
-def _state(look: Look, agent: Agent, works: bool) -> tuple[str, str]:  # noqa: FBT001  # one fact among others
+def _state(look: Look, agent: Agent, running: str | None) -> tuple[str, str]:
     """What an agent does, as HTML, and the class of its colour."""
     waits, stop = agent["waits"], agent["stop"]
     if waits and agent["here"]:
         return f"waits: {shown(waits['message'])}", "tone-warn"
-    if works:
-        return "working", "tone-ok"
+    if running:
+        return running, "tone-ok" if running == "working" else "tone-dim"
     if stop:
         resets = stop.get("resets_at")
         until = f", until {soon(int(resets * 1e6), look.clock)}" if resets else ""

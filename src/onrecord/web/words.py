@@ -53,7 +53,7 @@ def reason(one: Standing, now: int) -> str:
 def doing(one: Standing) -> str:
     """What a session does that needs no person."""
     head = one.entry.head
-    if one.working:
+    if one.busy:
         return "working"
     return head.status if head.status == PAUSED or head.status not in LIVE else "idle"
 
@@ -62,7 +62,7 @@ def colour(one: Standing) -> str:
     """The class of the dot and of the reason: b (bad), n (needs you), g (works), or none."""
     if one.needs:
         return "b" if one.needs[0].kind in _BAD else "n"
-    return "g" if one.working else ""
+    return "g" if one.busy else ""
 
 
 def about(one: Standing) -> str:

@@ -129,8 +129,11 @@ def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
 
             call.output.note(f"`{raising(session.name, session.views.spend, call.now())}` raises it")
         wait = " --wait" if why.cause in ENDS_WITH_TIME else ""
-        later = "waits for that and resumes it" if wait else "resumes it"
-        call.output.note(f"`onrecord resume {session.name} --agent {session.agent}{wait}` {later}")
+        if not (wait and "wait" in call):  # then this command waits
+            later = "waits for that and resumes it" if wait else "resumes it"
+            several = sum(bool(agent["links"]) for agent in session.views.roster.agents.values()) > 1
+            whose = f" --agent {session.agent}" if several else ""
+            call.output.note(f"`onrecord resume {session.name}{whose}{wait}` {later}")
 
 
 def tell_budget(call: Call, session: Session) -> None:

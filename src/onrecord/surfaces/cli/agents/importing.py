@@ -139,7 +139,7 @@ def _list(call: Call, of: Vendor, locations: list[Location], *, quiet: bool = Fa
         [one["vendor_id"], ago(int(one["changed_at"] * 1e6), int(now * 1e6)), one["session"] or "-", one["title"]]
         for one in found
     ]
-    call.output.table(("#conversation", "changed", "session", "*title"), rows)
+    call.output.table(("#conversation", "changed", "!session", "*title"), rows)
     if not found:
         call.output.note(f"{of.title} has no conversation that started in {Path.cwd()}")
     elif call.positional.get("WHAT") is None and "all" not in call:

@@ -94,7 +94,7 @@ def _list(call: Call, words: list[str]) -> int:
         call.output.note(f"no agent of {whose} works in a worktree of its own")
         return 0
     told = [[row["session"], row["agent"], row["branch"] or "?", _state(row), row["path"]] for row in rows]
-    call.output.table(("session", "agent", "branch", "changes", "*directory"), told)
+    call.output.table(("#session", "agent", "!branch", "changes", "~directory"), told)
     return 0
 
 

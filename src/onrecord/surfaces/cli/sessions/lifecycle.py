@@ -46,6 +46,10 @@ def resume(call: Call) -> int:
 
         return resume_agents(call, session, lambda: _take_up(call, session))
     _refuse_agents_options(call)
+    name = session.name
+    call.output.note(
+        f"no agent of {name} has a conversation to resume; `onrecord continue {name}` shows what comes next"
+    )
     live, reopen = (OPEN, ACTIVE, RESUMED), "reopen" in call
     if reopen and session.head.status == PAUSED:
         reopen = False  # a paused session is only resumed

@@ -16,9 +16,9 @@ from onrecord.surfaces.cli.shared.choosing import COLUMNS, row, standing_data, s
 from onrecord.surfaces.cli.shared.exits import NotInitialised
 from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell, counted
-from onrecord.surfaces.cli.shared.shapes import NEEDS_YOU, session_data
+from onrecord.surfaces.cli.shared.shapes import NEEDS_YOU
 from onrecord.views.needs import CREW, KINDS
-from onrecord.views.render import ago
+from onrecord.views.render import ago, iso
 
 if TYPE_CHECKING:
     from onrecord.session.session_store import SessionStore
@@ -79,7 +79,7 @@ def _found(call: Call, records: SessionStore) -> tuple[list[Standing], bool]:
     live = standings(call, records, records.every(LIVE, project=project))
     if _notice_ended(records, live):
         live = standings(call, records, records.every(LIVE, project=project))
-    live.sort(key=lambda one: KINDS.index(one.needs[0].kind) if one.needs else len(KINDS))
+    live.sort(key=lambda one: (KINDS.index(one.needs[0].kind) if one.needs else len(KINDS), -one.entry.active_at))
     ended = records.sessions(project=project, status=ENDED, limit=limit)
     room = max(0, min(limit - len(live), ENDED_SHOWN if live else limit))
     more = len(live) > limit or len(ended) > room
@@ -108,11 +108,11 @@ def _ended_silently(agent: ListedAgent) -> bool:
 def _plain(call: Call, one: Standing) -> list[str | Cell]:
     """A line for scripts: name, status, whether it needs a person, what about it, when, and the command that helps."""
     head = one.entry.head
-    status = status_of(one)
+    status, active = status_of(one), iso(one.entry.active_at)
     if one.needs:
         reasons = "; ".join(sentence(need) for need in one.needs)
-        return [head.name, status, NEEDS_YOU, reasons, session_data(head)["last_activity_at"], one.needs[0].command]
-    return [head.name, status, "", what(one, call.now()), session_data(head)["last_activity_at"], ""]
+        return [head.name, status, NEEDS_YOU, reasons, active, one.needs[0].command]
+    return [head.name, status, "", what(one, call.now()), active, ""]
 
 
 def _show(call: Call, found: list[Standing]) -> None:
@@ -140,7 +140,7 @@ def _show_need(call: Call, number: str, start: int, one: Standing) -> None:
     head, now = one.entry.head, call.now()
     heading = [
         Cell("!", "attention"), Cell(head.name, "strong"), Cell(status_of(one), ""),
-        Cell(who(one.entry.listing), "quiet"), Cell(ago(head.at, now), "quiet"),
+        Cell(who(one.entry.listing), "quiet"), Cell(ago(one.entry.active_at, now), "quiet"),
     ]  # fmt: skip
     print_block(heading, number, start)
     for need in one.needs[:NEEDS_SHOWN]:

@@ -14,7 +14,7 @@ from onrecord.log.names import check_name
 from onrecord.log.text import words_of
 from onrecord.surfaces.cli.shared.call import any_number, pairs
 from onrecord.surfaces.cli.shared.choosing import mark_of, repeats, standing_data, standings, status_of, who
-from onrecord.surfaces.cli.shared.exits import NotInitialised
+from onrecord.surfaces.cli.shared.exits import NotInitialised, UsageError
 from onrecord.surfaces.cli.shared.hints import hint_of
 from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell
@@ -118,7 +118,7 @@ def list_sessions(call: Call) -> int:
         )
         if not heads:
             refuse_mistyped(call, records)
-        found = standings(call, records, heads)
+        found = sorted(standings(call, records, heads), key=lambda one: -one.entry.active_at)
     except NotInitialised as missing:
         call.output.note(f"{missing.message}; {hint_of(missing, call.verb)}")
     if call.output.json:
@@ -150,8 +150,9 @@ def _row(call: Call, one: Standing, *, narrow: bool, several: bool) -> list[str 
     place = head.project.rpartition("/")[2] if call.output.terminal else head.project
     project: list[str | Cell] = [place] if "all" in call else []
     if not call.output.terminal:
-        plain = [head.name, *project, head.status, head.title, str(head.position), iso(head.at), head.session]
-        return [*plain, listed["agent"], listed["vendor"] or "", listed["prompt"], NEEDS_YOU if one.needs else ""]
+        plain = [head.name, *project, head.status, head.title, str(head.position), iso(one.entry.active_at)]
+        whose = [listed["agent"], listed["vendor"] or ""]
+        return [*plain, head.session, *whose, listed["prompt"], NEEDS_YOU if one.needs else ""]
     style = "" if head.status in LIVE else "quiet"
     # A title that is only the prompt again would take the room of both.
     prompt = "" if repeats(listed["prompt"], head.title) else listed["prompt"]
@@ -163,7 +164,7 @@ def _row(call: Call, one: Standing, *, narrow: bool, several: bool) -> list[str 
     status = status_of(one) + (" (on hold)" if head.held else "") + (", needs you" if one.needs else "")
     return [
         mark_of(one), Cell(head.name, style or "strong"), *project, Cell(status, "attention" if one.needs else style),
-        *about, Cell(ago(head.at, call.now()), "quiet"),
+        *about, Cell(ago(one.entry.active_at, call.now()), "quiet"),
     ]  # fmt: skip
 
 
@@ -171,6 +172,8 @@ def search(call: Call) -> int:
     """Find words in transcripts and facts."""
     records = call.records(make=False)
     query = " ".join(call.words)
+    if not query.strip():
+        raise UsageError("there are no words to search for", hint=f"for example: `{call.verb.example}`")
     found = records.search(
         query,
         project="" if "all" in call else None,

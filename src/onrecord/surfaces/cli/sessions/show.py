@@ -10,7 +10,6 @@ from onrecord.machine import is_gone, terminal_of
 from onrecord.session.reading import tail as provisional_tail
 from onrecord.session.standing import standing_of
 from onrecord.surfaces.cli.shared.attention import (
-    SHAPES,
     Presence,
     need_data,
     presence,
@@ -19,7 +18,7 @@ from onrecord.surfaces.cli.shared.attention import (
     unknown_effects,
 )
 from onrecord.surfaces.cli.shared.call import whole_number
-from onrecord.surfaces.cli.shared.choosing import repeats
+from onrecord.surfaces.cli.shared.choosing import mark_of, repeats
 from onrecord.surfaces.cli.shared.choosing import status_of as shown_status
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import survey_worktree
@@ -29,7 +28,7 @@ from onrecord.views.attempts import status_of
 from onrecord.views.code import SHORT_REVISION
 from onrecord.views.lanes import new_lane
 from onrecord.views.needs import LIMITS
-from onrecord.views.render import ago, visible
+from onrecord.views.render import ago, iso, visible
 from onrecord.views.transcript import shown as turn_data
 
 if TYPE_CHECKING:
@@ -115,7 +114,8 @@ def whole_data(session: Session, here: Presence, tail: list[Turn], now: int) -> 
     now_here = standing_of(session)
     return session_data(views.head) | _views_data(views, now) | {
         "needs": [sentence(need) for need in now_here.needs], "needs_you": [need_data(one) for one in now_here.needs],
-        "working": now_here.working, "last_prompt": now_here.entry.listing["prompt"] or None,
+        "last_activity_at": iso(views.active_at), "working": now_here.working, "idle": now_here.idle,
+        "last_prompt": now_here.entry.listing["prompt"] or None,
         "leases": leases, "unknown_effects": unknown_effects(session, here),
         "attempts": [one | {"status": status_of(one, is_gone)} for one in views.attempts.all()],
         "provisional": [turn_data(turn) for turn in tail], "note": session.note(), "brief": session.brief(),
@@ -142,17 +142,17 @@ def _views_data(views: Whole, now: int) -> dict[str, Any]:
 def _heading(call: Call, session: Session) -> list[Line]:
     head, now = session.head, call.now()
     present = standing_of(session)
-    status = shown_status(present)
-    state = f"{status}{', on hold' if head.held else ''}"
+    active = ago(present.entry.active_at, now)
+    state = f"{shown_status(present)}{', on hold' if head.held else ''}"
     lines: list[Line] = [["session", head.name], ["status", state]]
     if call.output.terminal:
-        lines = [[Cell(f"{SHAPES[status]} {head.name}", "strong"), Cell(state, "")]]
+        lines = [[Cell(f"{mark_of(present).text} {head.name}", "strong"), Cell(state, "")]]
     lines += [
         ["id", head.session],
         ["project", _project(head.project) if call.output.terminal else head.project],
         [
             "position",
-            f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}{_by(session)}",
+            f"{head.position}, last activity {active}, opened {ago(head.opened_at, now)}{_by(session)}",
         ],
     ]
     prompt = present.entry.listing["prompt"]
@@ -183,7 +183,8 @@ def _agents(call: Call, views: Whole) -> list[Line]:
         gone = bool(agent["process"]) and is_gone(agent["process"] or {})
         here = "left" if not agent["here"] else "its process has ended" if gone else _where(agent["process"])
         left = agent.get("left_at")
-        parts = [agent["vendor"] or "", here + (f" {ago(left, call.now())}" if left and not agent["here"] else "")]
+        vendor = agent["vendor"] if agent["vendor"] != name else ""  # most agents are named after it
+        parts = [vendor or "", here + (f" {ago(left, call.now())}" if left and not agent["here"] else "")]
         parts.append(counted(agent["runs"], "run") if agent["runs"] > 1 else "")
         if agent["links"]:
             link = agent["links"][-1]

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from onrecord.views.values import Effect
 
 SHAPES = {
-    "working": "●", "waiting": "●", "limited": "●", "open": "○", "active": "○", "resumed": "○", "paused": "◌",
-    "closed": "✓", "archived": "▪", "erased": "×",
+    "working": "●", "waiting": "●", "limited": "●", "idle": "○", "open": "○", "active": "○", "resumed": "○",
+    "paused": "◌", "closed": "✓", "archived": "▪", "erased": "×",
 }  # fmt: skip
-"""The shape of each status: `●` has a process at work, `○` is idle, `◌` is paused, the others have ended."""
+"""The shape of each status: `●` has an agent at work, `○` has none, `◌` is paused, the others have ended."""
 
 
 class Presence(NamedTuple):

@@ -14,7 +14,7 @@ from onrecord.surfaces.cli.shared.chooser import can_choose, choose
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.views.needs import LIMIT, QUESTION, WAITS
-from onrecord.views.render import ago
+from onrecord.views.render import ago, iso
 from onrecord.work.git_files import stands_at
 from onrecord.work.project import find_worktree
 
@@ -70,7 +70,7 @@ def likeliest(found: list[Standing]) -> list[Standing]:
 
     def distance(one: Standing) -> tuple[bool, bool, int]:
         listed = one.entry.listing
-        return not (branch and listed["branch"] == branch), not _is_below(listed["cwd"], here), -one.entry.head.at
+        return not (branch and listed["branch"] == branch), not _is_below(listed["cwd"], here), -one.entry.active_at
 
     return sorted(found, key=distance)
 
@@ -95,7 +95,7 @@ def row(one: Standing, number: int, now: int) -> list[str | Cell]:
         Cell(status, ordinary),
         Cell(who(listed), "quiet"),
         Cell(what(one, now), "attention" if one.needs else ordinary),
-        Cell(ago(head.at, now), "quiet"),
+        Cell(ago(one.entry.active_at, now), "quiet"),
     ]
 
 
@@ -110,18 +110,20 @@ def standing_data(one: Standing) -> dict[str, Any]:
     """A session of a list as data, with what needs a person."""
     listed = one.entry.listing
     return session_data(one.entry.head) | {
+        "last_activity_at": iso(one.entry.active_at),
         "needs": [sentence(need) for need in one.needs], "needs_you": [need_data(need) for need in one.needs],
-        "working": one.working, "agent": listed["agent"] or None, "vendor": listed["vendor"],
+        "working": one.working, "idle": one.idle, "agent": listed["agent"] or None, "vendor": listed["vendor"],
         "last_prompt": listed["prompt"] or None, "people": listed["people"],
     }  # fmt: skip
 
 
 def status_of(one: Standing) -> str:
-    """The status to show: working, waiting or limited while a process runs, else the session's own."""
+    """The status to show: working, waiting, limited or idle while a process runs, else the session's own."""
     if not one.working:
         return one.entry.head.status
     kinds = {need.kind for need in one.needs}
-    return "waiting" if kinds & {WAITS, QUESTION} else "limited" if LIMIT in kinds else "working"
+    running = "working" if one.busy else "idle"
+    return "waiting" if kinds & {WAITS, QUESTION} else "limited" if LIMIT in kinds else running
 
 
 def who(listed: Listing) -> str:

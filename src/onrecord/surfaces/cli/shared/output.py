@@ -17,6 +17,8 @@ SCHEMA_VERSION = 1
 """The version of the JSON envelope and its content. Fields may be added; consumers ignore unknown ones."""
 CELL_LIMIT = 1_000
 """The most characters of one cell of a table, and of one line of plain output."""
+GAP = 2
+"""The distance of two columns."""
 KEY, WHOLE, NUMBER, FLEXIBLE, WRAPPED = "#", "!", ">", "*", "~"
 MARKS = (KEY, WHOLE, NUMBER, FLEXIBLE, WRAPPED)
 """What a heading may start with; `Output.table` explains it."""

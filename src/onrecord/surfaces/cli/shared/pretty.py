@@ -15,14 +15,13 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from onrecord.surfaces.cli.shared.output import CELL_LIMIT, KEY, MARKS, NUMBER, WHOLE, WRAPPED, Cell
+from onrecord.surfaces.cli.shared.output import CELL_LIMIT, GAP, KEY, MARKS, NUMBER, WHOLE, WRAPPED, Cell
 from onrecord.surfaces.cli.shared.wrapping import columns_of
 from onrecord.views.render import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_GAP = 2
 _LEAST = 8
 """How narrow a column may become before a long key moves to its own line."""
 _LEAST_TEXT = 16
@@ -75,7 +74,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Cell]]) ->
 
 def _widths(kinds: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[int] | None:
     """How wide each column is; None if a key is so long that it needs a line above the rest of its row."""
-    room = width - _GAP * (len(kinds) - 1)
+    room = width - GAP * (len(kinds) - 1)
     natural = [min(max(row[place].cell_len for row in rows), room) for place in range(len(kinds))]
     if KEY in kinds and natural[kinds.index(KEY)] > width // 3 and sum(_shrunk(kinds, natural, room, _ROOMY)) > room:
         return None
@@ -83,7 +82,7 @@ def _widths(kinds: Sequence[str], rows: Sequence[Sequence[Text]], width: int) ->
     for place in reversed(range(len(kinds))):
         if sum(widths) > room and not kinds[place]:
             # A column of a few letters says nothing: the least important one is dropped, with its gap.
-            natural[place], room = 0, room + _GAP
+            natural[place], room = 0, room + GAP
             widths = _shrunk(kinds, natural, room)
     return _shrunk(kinds, widths, room, 1) if sum(widths) > room else widths
 
@@ -98,7 +97,7 @@ def _print_stacked(
     place = kinds.index(KEY)
     below = place + 1 + (kinds[place + 1 : place + 2] == [WHOLE])
     before = [max(row[one][0].cell_len for row in rows) for one in range(place)]
-    start = sum(before) + _GAP * len(before)
+    start = sum(before) + GAP * len(before)
     least = [[Text(title) for title in titles], *([cell for cell, _ in row] for row in rows)]
     rest = _widths(kinds[below:], [row[below:] for row in least], screen.width - start) or []
     if NUMBER in kinds[below:]:  # bare numbers need their headings; a text explains itself
@@ -108,12 +107,11 @@ def _print_stacked(
         texts = [cell for cell, _ in row]
         if texts[place].plain != above:
             above = texts[place].plain
-            pieces = [
-                Text(piece, style=texts[place].style) for piece in chop_cells(above, max(1, screen.width - start))
-            ]
+            chopped = chop_cells(above, max(1, screen.width - start)) or [""]  # a row may continue the one above it
+            pieces = [Text(piece, style=texts[place].style) for piece in chopped]
             status = texts[place + 1] if below > place + 1 else Text("")
-            if status and pieces[-1].cell_len + _GAP + status.cell_len <= screen.width - start:
-                pieces[-1] = Text.assemble(pieces[-1], " " * _GAP, status)
+            if status and pieces[-1].cell_len + GAP + status.cell_len <= screen.width - start:
+                pieces[-1] = Text.assemble(pieces[-1], " " * GAP, status)
             elif status:
                 pieces.append(status)
             left = [*before, pieces[0].cell_len]
@@ -179,7 +177,7 @@ def _print_line(
         pad = max(0, widths[place] - cell.cell_len)
         line.append(" " * pad if kinds[place] == NUMBER else "")
         line.append_text(cell)
-        line.append(" " * (_GAP if kinds[place] == NUMBER else pad + _GAP))
+        line.append(" " * (GAP if kinds[place] == NUMBER else pad + GAP))
     line.rstrip()
     screen.print(line, no_wrap=True, overflow="ignore", crop=False)
 
@@ -224,7 +222,7 @@ def print_block(cells: Sequence[Cell], label: str = "", start: int = 0, lines: i
         pieces[lines - 1 :] = [Text(cut(rest, max(_LEAST, screen.width - start)), style=pieces[lines - 1].style)]
     for number, piece in enumerate(pieces):
         piece.rstrip()
-        head = Text(f"{label:>{start - _GAP}}{' ' * _GAP}" if start and number == 0 else " " * start, style="dim")
+        head = Text(f"{label:>{start - GAP}}{' ' * GAP}" if start and number == 0 else " " * start, style="dim")
         screen.print(head.append_text(piece), no_wrap=True, overflow="ignore", crop=False)
 
 
@@ -237,11 +235,11 @@ def print_pairs(lines: Iterable[Sequence[str | Cell]], width: int = 0) -> None:
         if not rest:
             screen.print(label)
             continue
-        value, start = rest[0], max(column, label.cell_len) + _GAP
+        value, start = rest[0], max(column, label.cell_len) + GAP
         if start + min(value.cell_len, _LEAST) > screen.width:  # a label that long gets its own line
             for part in chop_cells(label.plain, screen.width):
                 screen.print(Text(part, style=label.style))
-            label, start = Text(""), column + _GAP  # noqa: PLW2901  # its value comes below it
+            label, start = Text(""), column + GAP  # noqa: PLW2901  # its value comes below it
         if value.style == STYLES["quiet"]:
             value = Text(cut(value.plain, max(_LEAST, screen.width - start)), style=value.style)
         pieces = list(value.wrap(screen, max(_LEAST, screen.width - start), overflow="fold")) or [Text("")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ from onrecord.log.head import refuse_work
 from onrecord.session.attempts import code_of, number_at
 from onrecord.surfaces.cli.shared.call import pairs, whole_number
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.shared.output import Cell, counted
+from onrecord.surfaces.cli.shared.output import GAP, Cell, counted
 from onrecord.surfaces.cli.shared.place import act, need, number_in, option, root_of
 from onrecord.surfaces.cli.shared.shapes import receipt_data
+from onrecord.surfaces.cli.shared.wrapping import columns_of
 from onrecord.surfaces.cli.work import state_file
 from onrecord.views.attempt_table import METRIC_COLUMNS, as_csv, compared, metric_names, metric_text, rows_of
 from onrecord.views.attempts import ABANDONED, FAILED, INTERRUPTED, LOST, SUCCEEDED, orphaned, status_of
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.views.values import Attempt
 
+TEXT_LEAST = 14
+"""How much of the command and of the result a list shows at least, with the gap beside it."""
 STYLES = {FAILED: "bad", LOST: "attention", INTERRUPTED: "attention", SUCCEEDED: "good"}
 
 
@@ -165,9 +169,9 @@ def _list(call: Call, words: list[str]) -> int:
     if "csv" in call:
         call.output.write(as_csv(rows_of(attempts)))
         return 0
-    names = metric_names(attempts, METRIC_COLUMNS)
+    names = _columns(call, attempts)
     call.output.table(
-        (">#", "!status", "*command", *(f">{name}" for name in names), "result", "evidence", "when"),
+        (">#", "!status", "*command", *(f">{name}" for name in names), "*result", "!evidence", "when"),
         [_row(call, one, names) for one in attempts],
     )
     for one in attempts:
@@ -208,10 +212,33 @@ def _get(session: Session, number: int) -> Attempt:
     return known
 
 
+def _columns(call: Call, attempts: list[dict[str, Any]]) -> list[str]:
+    """The metrics with a column of their own: as many as fit beside evidence, command and result."""
+    names = metric_names(attempts, METRIC_COLUMNS)
+    if not call.output.terminal:
+        return names
+    whole = [
+        [str(one["number"]) for one in attempts], [one["status"] for one in attempts], [_proof(one) for one in attempts]
+    ]  # fmt: skip
+    room = columns_of(sys.stdout) - 2 * TEXT_LEAST - sum(max(map(len, cells), default=0) + GAP for cells in whole)
+    found = []
+    for name in names:
+        room -= max([len(name), *(len(metric_text(one, name)) for one in attempts)]) + GAP
+        if room < 0:
+            break
+        found.append(name)
+    return found
+
+
+def _proof(one: dict[str, Any]) -> str:
+    """The id of the evidence; without any, the outcome is asserted."""
+    return str(one.get("evidence") or ("asserted" if "settled" in one else ""))
+
+
 def _row(call: Call, one: dict[str, Any], names: list[str]) -> list[str | Cell]:
     status = one["status"]
-    captured = "" if call.output.terminal else "captured "  # on a terminal the id needs the room
-    proof = f"{captured}{one['evidence']}" if one.get("evidence") else "asserted" if "settled" in one else ""
+    # On a terminal the id needs the room.
+    proof = _proof(one) if call.output.terminal or not one.get("evidence") else f"captured {one['evidence']}"
     when = ago(one["at"], call.now()) if call.output.terminal else iso(one["at"])
     return [
         str(one["number"]), Cell(status, STYLES.get(status, "")), one["command"],

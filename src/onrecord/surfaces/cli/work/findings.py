@@ -15,7 +15,7 @@ from onrecord.surfaces.cli.shared.place import act, look_at_code, need, option, 
 from onrecord.surfaces.cli.shared.shapes import receipt_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.views.claims import steps_of
-from onrecord.views.findings import LABELS, NAMED, NEED_EVIDENCE, SETTLED, STALE, anchor_key, finding_line
+from onrecord.views.findings import LABELS, NAMED, NEED_EVIDENCE, SETTLED, STALE, anchor_key, finding_line, marked
 from onrecord.views.render import visible
 from onrecord.work.anchors import anchored, reanchored
 from onrecord.work.revisions import revision_of
@@ -188,12 +188,16 @@ def _list(call: Call, words: list[str]) -> int:
     if call.output.json:
         call.output.envelope("findings", [view.shown(one) for one in found])
         return 0
+
+    def proof(one: Finding) -> str:
+        return ", ".join(marked(view, one["evidence"])) if call.output.terminal else proofs(view, one)
+
     rows: list[list[str | Cell]] = [
         [one["id"], Cell(view.label_of(one), STYLES.get(view.label_of(one), "")), one["claim"],
-         Cell(_since(view, one), "attention"), Cell(proofs(view, one), "quiet")]
+         Cell(_since(view, one), "attention"), Cell(proof(one), "quiet")]
         for one in found
     ]  # fmt: skip
-    call.output.table(("#id", "!label", "*claim", "since", "evidence"), rows)
+    call.output.table(("#id", "!label", "*claim", "since", "~evidence"), rows)
     for one, other in view.contradictions():
         both = "; ".join(finding_line(view, view.findings[name]) for name in (one, other))
         call.output.note(f"{one} and {other} exclude each other until one gives way: {both}")

@@ -227,7 +227,7 @@ def _list_features(call: Call, session: Session) -> int:
          ", ".join(row["evidence"])]
         for row in rows
     ]  # fmt: skip
-    call.output.table(("#feature", "!state", "*text", "evidence"), table)
+    call.output.table(("#feature", "!state", "*text", "~evidence"), table)
     return 0
 
 
