@@ -3,19 +3,22 @@
 import base64
 import hashlib
 import re
+from collections.abc import Callable
 
 import pytest
 
 from onrecord.pages.attempts import attempt_rows, metric_plot
 from onrecord.pages.board import board_cards
 from onrecord.pages.entries import TURN, entries_of
+from onrecord.pages.files import Files, edits_of
 from onrecord.pages.lanes import Picture, draw_lanes
 from onrecord.pages.options import Options
-from onrecord.pages.panel import panel_lines
+from onrecord.pages.panel import Line, panel_lines
 from onrecord.pages.plain import as_markdown
 from onrecord.pages.report import COLOURED_ENTRIES, Contents, _chapters, report
 from onrecord.pages.spans import spans_of
 from onrecord.session.handle import Session
+from onrecord.views.fold import Whole
 from tests.pages.safe import Page
 from tests.pages.samples import event, sample
 
@@ -71,10 +74,19 @@ def test_only_its_own_script_and_style_are_allowed(html: str):
 
 
 def test_a_report_is_true_at_every_position(session: Session, contents: Contents):
-    """The lines that hold at a position are those that a fold up to there draws: panel, findings and attempts."""
+    """The lines that hold at a position are those that a fold up to there draws: panel, findings, attempts, files."""
     names = ["failures"]
-    spans = spans_of(contents.whole.head, contents.events, _chapters(contents))
-    draws = {"panel": panel_lines, "board": board_cards, "attempts": lambda whole: attempt_rows(whole, None, names)}
+    edits = Files(edits_of(entries_of(contents.events), contents.whole))
+    spans = spans_of(contents.whole.head, contents.events, _chapters(contents, edits))
+
+    def files(whole: Whole) -> list[Line]:
+        entries = entries_of(one for one in contents.events if one.position <= whole.position)
+        return [line for lines in Files(edits_of(entries, whole)).draw(whole, None).values() for line in lines]
+
+    draws: dict[str, Callable[[Whole], list[Line]]] = {
+        "panel": panel_lines, "board": board_cards, "attempts": lambda whole: attempt_rows(whole, None, names),
+        "files": files,
+    }  # fmt: skip
     turns = {one.position for one in contents.events if one.kind in ("turn.begun", "item.added")}
     for position in range(1, contents.whole.position + 1):
         then = session.at(position).views
@@ -85,6 +97,7 @@ def test_a_report_is_true_at_every_position(session: Session, contents: Contents
             if position not in turns:  # the panel does not follow a turn while it is open
                 assert sorted(held) == sorted(draw(then)), (name, position)
     assert any(one.ended for one in spans["panel"])
+    assert any("changed by claude with Edit" in one.line.html for one in spans["files"] if one.ended)
 
 
 def test_the_timeline_has_turns_of_every_state(contents: Contents):

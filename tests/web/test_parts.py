@@ -195,6 +195,27 @@ def test_a_file_names_the_agent_that_changed_it(records, site):
     assert "changed by claude with Edit ·" in site.desk.page(session.id, "files", last.position - 1, None)
 
 
+def test_a_file_that_only_a_conversation_shows_as_edited_is_listed(records, site):
+    """By the calls of tools, from the top of the worktree: once with its hook, never if it failed or only read."""
+    session = records.create("unhooked", agent="claude").acquire()
+    session.agents.locate("claude", "v-1", cwd="/w/shop/api", worktree="/w/shop")
+    calls = [("c1", "Edit", "/w/shop/src/auth.py"), ("c2", "Write", "/w/shop/src/no.py"), ("c3", "Read", "/w/shop/r.py"),
+             ("c4", "Edit", "/w/shop/src/auth.py"), ("c5", "Write", "/elsewhere/notes.md")]  # fmt: skip
+    items = [
+        {"role": "assistant", "content": "", "tool_calls": [{"id": id_, "name": tool, "arguments": {"file_path": path}}]}
+        for id_, tool, path in calls
+    ]
+    items += [{"role": "tool", "call": id_, "content": "", "error": id_ == "c2"} for id_, _tool, _path in calls]
+    turn = session.record_turn(items)
+    session.agents.record_tool("Edit", "edit", call="c4", paths=["src/auth.py"])
+    page = site.desk.page(session.id, "files", None, None)
+    found = re.findall(r"<li><code>([^<]+)</code>", page.partition('id="view"')[2])
+    assert found == ["/elsewhere/notes.md", "src/auth.py"]
+    assert "changed by claude with Edit (2 times so far)" in page
+    assert f'href="#e{turn.position}"' in page
+    assert "No changed file" in site.desk.page(session.id, "files", turn.position - 1, None)
+
+
 def test_an_image_of_a_conversation_is_served_only_if_it_is_one(records, site):
     """A PNG is; an SVG, a text and a pointer to nothing are not, whatever they claim to be."""
     session = records.create("images")

@@ -17,6 +17,8 @@ from onrecord.pages.panel import note_text
 from onrecord.pages.text import at_minute, at_second, attribute, link, short, shown, soon, tokens
 from onrecord.session.reading import recent
 from onrecord.views.note import is_unwritten, note
+from onrecord.views.transcript import TURN_KINDS
+from onrecord.web.timeline import entries_among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
 EVENTS_SHOWN = 200
 """How many events one page of the raw log lists."""
-TOOLS_READ = 2_000
-"""How many of the last uses of tools are looked at for edits of files."""
+EDITS_READ = 2_000
+"""How many of the last events of turns and tools are looked at for edits of files."""
 _EPOCH = date(1970, 1, 1)
 
 
@@ -96,8 +98,11 @@ def _state(look: Look, agent: Agent, works: bool) -> tuple[str, str]:  # noqa: F
 
 def files(look: Look) -> str:
     """The files that changed during the work, as far as the record says."""
-    used = look.session.log.newest(("tool.used",), upto=look.position, page=TOOLS_READ)
-    return files_list(look.whole, edits_of(islice(used, TOOLS_READ)))
+    found = look.session.log.newest((*TURN_KINDS, "tool.used"), upto=look.position, page=EVENTS_SHOWN)
+    events = list(islice(found, EDITS_READ))[::-1]
+    drawn = files_list(look.whole, edits_of(entries_among(events, look.whole, None), look.whole))
+    first = f"Edits by tools are listed from position {events[0].position:,} on." if len(events) >= EDITS_READ else ""
+    return drawn + (f'<p class="ev">{first}</p>' if first else "")
 
 
 def cost(look: Look) -> str:
