@@ -202,7 +202,11 @@ def test_a_file_that_only_a_conversation_shows_as_edited_is_listed(records, site
     calls = [("c1", "Edit", "/w/shop/src/auth.py"), ("c2", "Write", "/w/shop/src/no.py"), ("c3", "Read", "/w/shop/r.py"),
              ("c4", "Edit", "/w/shop/src/auth.py"), ("c5", "Write", "/elsewhere/notes.md")]  # fmt: skip
     items = [
-        {"role": "assistant", "content": "", "tool_calls": [{"id": id_, "name": tool, "arguments": {"file_path": path}}]}
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": id_, "name": tool, "arguments": {"file_path": path}}],
+        }
         for id_, tool, path in calls
     ]
     items += [{"role": "tool", "call": id_, "content": "", "error": id_ == "c2"} for id_, _tool, _path in calls]

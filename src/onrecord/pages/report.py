@@ -19,7 +19,7 @@ from onrecord.pages.files import FILE_KINDS, Files, draw_files, edits_of
 from onrecord.pages.frame import STYLE, header, script, sign_button, skip_link, tabs
 from onrecord.pages.highlight import uncoloured
 from onrecord.pages.inspector import payload, short_hash
-from onrecord.pages.lanes import Picture, draw_lanes
+from onrecord.pages.lanes import Picture, draw_lanes, legend
 from onrecord.pages.options import Options
 from onrecord.pages.panel import SECTIONS, decision_lines, draw_lines, finding_lines, note_text, state_lines
 from onrecord.pages.spans import Chapter, marked, spans_of
@@ -52,6 +52,7 @@ _HELP = (
     '<p class="ev js" hidden><kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> next, previous '
     "<kbd>+</kbd> <kbd>-</kbd> zoom the lanes</p>"
 )
+_SIGNS = f'<details class="more"><summary>what the signs mean</summary>{legend()}</details>'
 _CLAIMS = ("finding.", "hypothesis.", "evidence.", "code.", "milestone.")
 _FACTS = ("session.", "objective.", "next_action.", "reproduction.", "phase.", "profile.", "section.", "milestone.",
           "feature.", "decision.", "code.", "attempt.", "finding.", "hypothesis.", "evidence.", "effect.",
@@ -99,7 +100,8 @@ def report(contents: Contents) -> Iterator[str]:
     yield skip_link("timeline", "Skip to the timeline")
     yield _top(contents)
     picture = Picture().fold(events)
-    yield f'<section class="lanes" aria-label="Lanes"><div class="lanes-in">{draw_lanes(picture)}</div></section>\n'
+    yield f'<section class="lanes" aria-label="Lanes"><div class="lanes-in">{draw_lanes(picture)}</div>'
+    yield f"{_SIGNS}</section>\n"
     files = Files(edits_of(entries, whole))
     spans = spans_of(whole.head, events, _chapters(contents, files))
     yield _bars(contents, entries, len(files.names | set(changed_files(whole))))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 EVENTS_SHOWN = 200
 """How many events one page of the raw log lists."""
+HASH_SHOWN = 8
+"""How many characters of a hash the raw log shows; the inspector shows both ends."""
 EDITS_READ = 2_000
 """How many of the last events of turns and tools are looked at for edits of files."""
 _EPOCH = date(1970, 1, 1)
@@ -177,7 +179,7 @@ def log(look: Look, upto: int | None, address: str) -> str:
         f'<td class="n">{at_second(event.at)}</td>'
         f"<td><code>{shown(event.kind)}</code></td><td>{attribute(event.by)}</td>"
         f'<td class="n">{event.run}</td><td>{link(event.because) if event.because else ""}</td>'
-        f"<td><code>{event.hash.hex()[:12]}</code></td></tr>"
+        f"<td><code>{event.hash.hex()[:HASH_SHOWN]}</code></td></tr>"
         for event in events
     )
     first = events[-1].position if events else 1

@@ -132,9 +132,8 @@ def _drawn(entry: Entry, options: Options) -> Iterator[Row]:
         yield Row(entry.position, _row(entry, options))
         return
     for number, part in enumerate(parts(turn.items)):
-        piece = entry._replace(
-            turn=turn._replace(items=part), copy=entry.copy if not number else entry.copy * PARTS_LIMIT + number
-        )
+        copy = entry.copy * PARTS_LIMIT + number if number else entry.copy
+        piece = entry._replace(turn=turn._replace(items=part), copy=copy, part=number)
         yield Row(entry.position, _row(piece, options))
 
 
