@@ -12,6 +12,7 @@ from onrecord.pages.entries import entries_of
 from onrecord.pages.options import Options
 from onrecord.rollout.recording import open_rollout
 from onrecord.session.session_store import SessionStore
+from onrecord.session.standing import standing_of
 from onrecord.stores.memory import MemoryStore
 from onrecord.web import session_page
 from onrecord.web.app import Site
@@ -21,6 +22,7 @@ from onrecord.web.past import SNAPSHOT_EVERY, Past
 from onrecord.web.settings import Settings
 from onrecord.web.shelf import POINTS, activity
 from onrecord.web.timeline import ITEMS_IN_ROW, STRETCH, parts, stretch
+from onrecord.web.words import about
 from tests.rollout.world import play
 from tests.web import samples
 
@@ -137,6 +139,8 @@ def test_a_turn_that_ends_much_later_is_drawn_as_it_ended(records):
     assert "running" not in text
     assert f"part {3 * STRETCH - 1}" in text
     assert len(drawn.rows) > 3 * STRETCH // ITEMS_IN_ROW
+    said = ["continued" in row.html for row in drawn.rows if "part" in row.html]
+    assert said == [False] + [True] * (len(said) - 1), "only the first row has what the turn used"
 
 
 def test_a_call_and_its_answer_stay_in_one_row():
@@ -243,6 +247,14 @@ def test_an_empty_store_says_how_to_begin(site):
     """The first page of a store without sessions has a sentence and a command, also for the other projects."""
     assert "onrecord start claude" in home(site.frame, site.shelf, (samples.PROJECT,), "", 0)
     assert "onrecord demo" in home(site.frame, site.shelf, None, "", 0)
+
+
+def test_a_session_that_waits_for_a_limit_says_what_comes_next(records):
+    """The reason has the limit already; every other need is said in a sentence."""
+    samples.fill(records.store)
+    told = {name: about(standing_of(records.get(name))) for name in ("fix-invite-403", "nightly-migration")}
+    assert told["fix-invite-403"].endswith(" · next: Read memberships from the primary after accept")
+    assert "attempt 1 is lost" in told["nightly-migration"]
 
 
 def test_the_shelf_follows_sessions_of_any_age(records, site):
