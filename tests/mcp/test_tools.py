@@ -124,7 +124,23 @@ def test_an_attempt_is_foreseen_started_and_settled(tools):
     assert known["failed_before"] is True
     assert "KeyError: 7" in known["text"]
     assert tools.done("attempt", action="settle", number=1, outcome="failed", error="KeyError: 7")["number"] == 1
+    again = tools.done("attempt", action="settle", outcome="failed", error="KeyError: 7")
+    assert (again["number"], "settled before" in again["text"]) == (1, True), "a repeated call without its number"
     assert tools.refused("attempt", action="settle", number=1, outcome="succeeded")["code"] == "conflict"
+    tools.done("attempt", action="start", command="make check")
+    assert tools.refused("attempt", action="settle", outcome="abandoned")["hint"] == "why it has no result"
+    assert tools.done("attempt", action="settle", outcome="failed", error="KeyError: 7")["number"] == 2
+
+
+def test_a_closed_session_can_be_read_and_names_the_command_that_reopens_it(tools):
+    """`resume` says so before an agent works for nothing; an error has the command as it is typed."""
+    with connect() as records:
+        records.get("fix-403").close("done")
+    said = tools.done("resume", session="fix-403")["text"].partition("[onrecord-data")[0]
+    assert "It is closed" in said
+    assert "`onrecord resume fix-403 --reopen`" in said
+    refusal = tools.refused("record", kind="decision", text="later", session="fix-403")
+    assert (refusal["code"], "`onrecord resume fix-403 --reopen`" in refusal["hint"]) == ("session_closed", True)
 
 
 def test_the_gate_refuses_with_the_way_out_and_asking_is_no_refusal(tools):
@@ -226,15 +242,17 @@ def test_text_of_the_record_is_data_in_every_answer(tools):
         ("read", {"session": "../../etc"}, "there is no session"),
         ("resume", {"since": 99}, "position 99 does not exist"),
         ("gate", {}, "needs `paths` or `command`"),
+        ("gate", {"paths": ["a.py"], "command": "make"}, "not both at once"),
         ("attempt", {"action": "start"}, "needs the argument `command`"),
         ("attempt", {"action": "settle"}, "needs the argument `outcome`"),
         ("search", {"query": "x", "session": "'; DROP TABLE events; --"}, "there is no session"),
     ],
 )  # fmt: skip
 def test_hostile_arguments_are_refused_in_one_sentence(tools, name, given, says):
-    """A wrong argument is a tool error that names it, with a code; nothing is recorded."""
+    """A wrong argument is a tool error that names it, with a code and a hint; nothing is recorded."""
     answer = tools.ask(name, **given)
     assert answer.error is not None, answer
+    assert answer.error["hint"]
     assert says in answer.error["message"]
     assert answer.error["code"] in {"invalid_input", "not_found", "session_not_found"}
     assert "\n" not in answer.error["message"]

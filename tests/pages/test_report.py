@@ -3,21 +3,26 @@
 import base64
 import hashlib
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from onrecord.pages.attempts import attempt_rows, metric_plot
+from onrecord.pages.attempts import attempt_row, attempt_rows, metric_plot
 from onrecord.pages.board import board_cards
 from onrecord.pages.entries import TURN, entries_of
-from onrecord.pages.lanes import Picture, draw_lanes
+from onrecord.pages.files import Files, edits_of
+from onrecord.pages.lanes import LEGEND, Picture, draw_lanes
 from onrecord.pages.options import Options
-from onrecord.pages.panel import panel_lines
+from onrecord.pages.panel import Line, panel_lines
 from onrecord.pages.plain import as_markdown
 from onrecord.pages.report import COLOURED_ENTRIES, Contents, _chapters, report
 from onrecord.pages.spans import spans_of
+from onrecord.pages.tools import shown_call
 from onrecord.session.handle import Session
+from onrecord.views.fold import Whole
 from tests.pages.safe import Page
-from tests.pages.samples import event, sample
+from tests.pages.samples import call, event, sample
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +76,19 @@ def test_only_its_own_script_and_style_are_allowed(html: str):
 
 
 def test_a_report_is_true_at_every_position(session: Session, contents: Contents):
-    """The lines that hold at a position are those that a fold up to there draws: panel, findings and attempts."""
+    """The lines that hold at a position are those that a fold up to there draws: panel, findings, attempts, files."""
     names = ["failures"]
-    spans = spans_of(contents.whole.head, contents.events, _chapters(contents))
-    draws = {"panel": panel_lines, "board": board_cards, "attempts": lambda whole: attempt_rows(whole, None, names)}
+    edits = Files(edits_of(entries_of(contents.events), contents.whole))
+    spans = spans_of(contents.whole.head, contents.events, _chapters(contents, edits))
+
+    def files(whole: Whole) -> list[Line]:
+        entries = entries_of(one for one in contents.events if one.position <= whole.position)
+        return [line for lines in Files(edits_of(entries, whole)).draw(whole, None).values() for line in lines]
+
+    draws: dict[str, Callable[[Whole], list[Line]]] = {
+        "panel": panel_lines, "board": board_cards, "attempts": lambda whole: attempt_rows(whole, None, names),
+        "files": files,
+    }  # fmt: skip
     turns = {one.position for one in contents.events if one.kind in ("turn.begun", "item.added")}
     for position in range(1, contents.whole.position + 1):
         then = session.at(position).views
@@ -85,6 +99,7 @@ def test_a_report_is_true_at_every_position(session: Session, contents: Contents
             if position not in turns:  # the panel does not follow a turn while it is open
                 assert sorted(held) == sorted(draw(then)), (name, position)
     assert any(one.ended for one in spans["panel"])
+    assert any("changed by claude with Edit" in one.line.html for one in spans["files"] if one.ended)
 
 
 def test_the_timeline_has_turns_of_every_state(contents: Contents):
@@ -162,8 +177,12 @@ def test_lanes_stay_small(contents: Contents):
         "●",
         "‖",
         "attempt 1 failed",
+        "attempt 3 without an outcome make deploy",
     ):
         assert part in picture, part
+    assert picture.count("○") == 1, "the attempts that were settled have their outcome only"
+    signs = {shape for shape, _css, _what in LEGEND}
+    assert set(re.findall(r'class="mark [^>]*>(.)', picture)) <= signs
     assert Page(picture).problems == []
     many = [event("turn.recorded", None, number)._replace(at=number * 1_000_000) for number in range(1, 20_001)]
     assert len(draw_lanes(Picture().fold(many))) < 40_000
@@ -178,6 +197,40 @@ def test_metrics_are_plotted():
     ]
     assert metric_plot(attempts, "x").count("<circle") == 3
     assert metric_plot(attempts[:1], "x") == metric_plot(attempts, "t") == metric_plot(attempts, "inf") == ""
+
+
+def test_a_tool_call_says_what_it_was_given():
+    """The path and what else there is; a list of tasks, as vendors' planning tools have it, with what is done."""
+    given = {
+        "Grep": {"path": "src", "pattern": "SyntaxError"},
+        "TodoWrite": {"todos": [{"content": "Fix it", "status": "completed"}, {"content": "Test <b>", "status": "pending"}]},
+        "update_plan": {"plan": [{"step": "Read", "status": "in_progress"}, "no task"]},
+    }  # fmt: skip
+    calls = {name: shown_call(call("c", name, one), {"role": "tool", "content": "ok"}, None, Options(), ended=True)
+             for name, one in given.items()}  # fmt: skip
+    assert calls["Grep"].title == "Grep src pattern=SyntaxError"
+    assert calls["TodoWrite"].title == "TodoWrite 1 of 2 done"
+    assert "☑ Fix it\n☐ Test &lt;b&gt;" in calls["TodoWrite"].body
+    assert calls["update_plan"].title.startswith("update_plan plan=[")
+
+
+def test_an_attempt_says_how_long_it_took():
+    """As it was measured; settled by hand, from its start to its outcome; both at once says nothing."""
+    made: Any = {"number": 1, "status": "failed", "command": "make --check", "at": 0, "by": "claude", "position": 3}
+    rows = [attempt_row(made | more, None, []).html for more in (
+        {"seconds": 4.1, "ended_at": 90_000_000}, {"ended_at": 90_000_000}, {"ended_at": 5}, {"status": "running"},
+        {"status": "abandoned", "ended_at": 90_000_000})]  # fmt: skip
+    assert [re.findall(r"<td class=n>([^<]*)", row)[0] for row in rows] == ["4.1 s", "1 min 30 s", "", "", ""]
+    assert all('<span class="w">--check</span>' in row for row in rows), "a command breaks between its words only"
+
+
+def test_a_long_objective_is_folded(session: Session):
+    """What comes after it stays in sight; the whole text is one click away."""
+    whole = session.at(1).views
+    whole.facts.objective = {"text": "word " * 200, "position": 1, "at": 1, "by": "claude"}  # type: ignore[typeddict-item]  # enough
+    folded = next(line.html for line in panel_lines(whole) if not line.section)
+    assert folded.startswith("<details")
+    assert folded.count("word") > 200
 
 
 @pytest.mark.parametrize("count", [0, 1])

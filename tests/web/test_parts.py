@@ -13,6 +13,7 @@ from onrecord.pages.entries import entries_of
 from onrecord.pages.options import Options
 from onrecord.rollout.recording import open_rollout
 from onrecord.session.session_store import SessionStore
+from onrecord.session.standing import standing_of
 from onrecord.stores.memory import MemoryStore
 from onrecord.web import session_page
 from onrecord.web.app import Site
@@ -22,6 +23,7 @@ from onrecord.web.past import SNAPSHOT_EVERY, Past
 from onrecord.web.settings import Settings
 from onrecord.web.shelf import POINTS, activity
 from onrecord.web.timeline import ITEMS_IN_ROW, STRETCH, parts, stretch
+from onrecord.web.words import about
 from tests.rollout.world import play
 from tests.web import samples
 
@@ -138,6 +140,8 @@ def test_a_turn_that_ends_much_later_is_drawn_as_it_ended(records):
     assert "running" not in text
     assert f"part {3 * STRETCH - 1}" in text
     assert len(drawn.rows) > 3 * STRETCH // ITEMS_IN_ROW
+    said = ["continued" in row.html for row in drawn.rows if "part" in row.html]
+    assert said == [False] + [True] * (len(said) - 1), "only the first row has what the turn used"
 
 
 def test_a_call_and_its_answer_stay_in_one_row():
@@ -196,6 +200,31 @@ def test_a_file_names_the_agent_that_changed_it(records, site):
     assert "changed by claude with Edit ·" in site.desk.page(session.id, "files", last.position - 1, None)
 
 
+def test_a_file_that_only_a_conversation_shows_as_edited_is_listed(records, site):
+    """By the calls of tools, from the top of the worktree: once with its hook, never if it failed or only read."""
+    session = records.create("unhooked", agent="claude").acquire()
+    session.agents.locate("claude", "v-1", cwd="/w/shop/api", worktree="/w/shop")
+    calls = [("c1", "Edit", "/w/shop/src/auth.py"), ("c2", "Write", "/w/shop/src/no.py"), ("c3", "Read", "/w/shop/r.py"),
+             ("c4", "Edit", "/w/shop/src/auth.py"), ("c5", "Write", "/elsewhere/notes.md")]  # fmt: skip
+    items = [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": id_, "name": tool, "arguments": {"file_path": path}}],
+        }
+        for id_, tool, path in calls
+    ]
+    items += [{"role": "tool", "call": id_, "content": "", "error": id_ == "c2"} for id_, _tool, _path in calls]
+    turn = session.record_turn(items)
+    session.agents.record_tool("Edit", "edit", call="c4", paths=["src/auth.py"])
+    page = site.desk.page(session.id, "files", None, None)
+    found = re.findall(r"<li><code>([^<]+)</code>", page.partition('id="view"')[2])
+    assert found == ["/elsewhere/notes.md", "src/auth.py"]
+    assert "changed by claude with Edit (2 times so far)" in page
+    assert f'href="#e{turn.position}"' in page
+    assert "No changed file" in site.desk.page(session.id, "files", turn.position - 1, None)
+
+
 def test_an_image_of_a_conversation_is_served_only_if_it_is_one(records, site):
     """A PNG is; an SVG, a text and a pointer to nothing are not, whatever they claim to be."""
     session = records.create("images")
@@ -219,6 +248,14 @@ def test_an_empty_store_says_how_to_begin(site):
     """The first page of a store without sessions has a sentence and a command, also for the other projects."""
     assert "onrecord start claude" in home(site.frame, site.shelf, (samples.PROJECT,), "", 0)
     assert "onrecord demo" in home(site.frame, site.shelf, None, "", 0)
+
+
+def test_a_session_that_waits_for_a_limit_says_what_comes_next(records):
+    """The reason has the limit already; every other need is said in a sentence."""
+    samples.fill(records.store)
+    told = {name: about(standing_of(records.get(name))) for name in ("fix-invite-403", "nightly-migration")}
+    assert told["fix-invite-403"].endswith(" · next: Read memberships from the primary after accept")
+    assert "attempt 1 is lost" in told["nightly-migration"]
 
 
 def test_the_shelf_follows_sessions_of_any_age(records, site):

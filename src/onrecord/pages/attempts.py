@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onrecord.pages.panel import Line
-from onrecord.pages.text import attribute, clock, day, link, seconds, short, shown
+from onrecord.pages.text import attribute, clock, day, in_words, link, seconds, short, shown
 from onrecord.views.attempt_table import METRIC_COLUMNS, metric_names, metric_text
 from onrecord.views.attempts import status_of
 
@@ -55,15 +55,15 @@ def attempt_row(attempt: Attempt, gone: Gone | None, names: Sequence[str]) -> Li
 
 
 def _row(attempt: Attempt, status: str, names: Sequence[str]) -> str:
-    took, code = attempt.get("seconds"), attempt.get("exit_code")
+    took, code = _took(attempt), attempt.get("exit_code")
     result = [f"exit {shown(code)}"] if code is not None else []
     result += [short(attempt[name], 300) for name in ("error", "reason") if attempt.get(name)]
     result += [f"fix: {short(attempt['fix'], 300)}"] if attempt.get("fix") else []
     cells = [
         str(attempt["number"]),
         f'<span class="m {_MOODS.get(status, "s")}">{shown(status)}</span>',
-        f"<code>{short(attempt['command'], 300)}</code>",
-        seconds(took) if isinstance(took, int | float) else "",
+        f"<code>{in_words(attempt['command'], 300)}</code>",
+        took,
         *(shown(metric_text(attempt, name)) for name in names),
         "; ".join(result),
         shown(attempt["by"]),
@@ -73,6 +73,15 @@ def _row(attempt: Attempt, status: str, names: Sequence[str]) -> str:
     numbers = range(_TOOK, _TOOK + 1 + len(names))
     drawn = "".join(f"<td{' class=n' if place in numbers else ''}>{cell}</td>" for place, cell in enumerate(cells))
     return f'<tr title="{attribute(when)}">{drawn}</tr>'
+
+
+def _took(attempt: Attempt) -> str:
+    """How long an attempt took; if nobody measured it, how long it had no outcome."""
+    took, ended = attempt.get("seconds"), attempt.get("ended_at")
+    if isinstance(took, int | float):
+        return seconds(took)
+    waited = (ended - attempt["at"]) / 1e6 if ended and attempt["status"] in ("succeeded", "failed") else 0.0
+    return seconds(waited) if waited >= 1 else ""  # both were recorded at once: after the run
 
 
 def metric_plots(whole: Whole) -> str:

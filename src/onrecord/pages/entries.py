@@ -52,6 +52,8 @@ class Entry(NamedTuple):
     """The position of the turn that supersedes this one."""
     copy: int = 1
     """2, 3 and so on for further turns of one event; then the anchor ends with `-2`, `-3`."""
+    part: int = 0
+    """1, 2 and so on for further rows of a long turn."""
     about: Mapping[str, Any] = {}
     """Of a turn `usage` and `tools`; of a fact what it refers to: `command`, `claim`, `proof`."""
 
@@ -153,7 +155,7 @@ class _Reader:
         about = {"usage": self._usage.get(turn.begun), "tools": tools}
         return Entry(
             turn.begun, turn.ended or turn.begun, first.at, turn.agent, first.run, TURN, first, turn,
-            self._number(turn.agent), state, superseded_by, copy, about,
+            self._number(turn.agent), state, superseded_by, copy, about=about,
         )  # fmt: skip
 
     def facts(self, events: Sequence[Event]) -> list[Entry]:

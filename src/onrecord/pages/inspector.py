@@ -19,6 +19,9 @@ PAYLOAD_LIMIT = 20_000
 _ENDS = 12
 _WIDTH = 300
 _VERIFIED = ' <span class="m v">verified</span>'
+_UNCHECKED = ' <span class="ev">not verified yet</span>'
+_NAMES = {"next_action": "next action"}
+"""What a person reads instead of a field's name."""
 _BROKEN = ' <span class="m r">broken</span>'
 
 
@@ -27,7 +30,7 @@ def inspector(
 ) -> str:
     """An event as the inspector shows it; `verified` says whether the hash chain up to it was verified."""
     known = KINDS.get(event.kind)
-    state = "" if verified is None else _VERIFIED if verified else _BROKEN
+    state = _UNCHECKED if verified is None else _VERIFIED if verified else _BROKEN
     rows = [
         ("kind", f'<span title="{attribute(known.meaning if known else "")}">{shown(event.kind)}</span>'),
         ("by", f"{shown(event.by)} · run {event.run}"), ("at", at_second(event.at)),
@@ -66,7 +69,7 @@ def what_changed(changes: Sequence[Change]) -> str:
 def _change(change: Change) -> str:
     before, after, about = change["before"], change["after"], change.get("about")
     told = f"{short(before, _WIDTH)} → {short(after, _WIDTH)}" if before is not None else short(after, _WIDTH)
-    return f"{shown(change['what'])}: {told}" + (f' <span class="ev">{short(about, _WIDTH)}</span>' if about else "")
+    return f"{_what(change)}: {told}" + (f' <span class="ev">{short(about, _WIDTH)}</span>' if about else "")
 
 
 def changes_table(changes: Sequence[Change]) -> str:
@@ -84,7 +87,11 @@ def changes_table(changes: Sequence[Change]) -> str:
 
 def _where(change: Change) -> str:
     position = change.get("position")
-    return shown(change["what"]) + (f" {link(position)}" if position else "")
+    return _what(change) + (f" {link(position)}" if position else "")
+
+
+def _what(change: Change) -> str:
+    return shown(_NAMES.get(change["what"], change["what"]))
 
 
 def _value(value: Any) -> str:

@@ -29,7 +29,7 @@ _TURNS = frozenset({"turn.begun", "turn.recorded", "turn.committed", "turn.abort
 _QUIET = frozenset({"item.added", "tokens.recorded", "usage.recorded", "agent.located", "effect.finished", "tool.used"})
 _SLOT = 11
 """How much room a mark has, in pixels."""
-_BELOW = "●◆■"
+_BELOW = "●○◆■"
 """The shapes that are drawn below the bars of their lane."""
 _SAID = "✕‖⎇"
 """The shapes that say what they mean: why work stopped, and forks."""
@@ -43,6 +43,17 @@ _APART = 110
 _LETTER = 6
 """How wide a letter is, in pixels."""
 _STOPS = {"crash": ("✕", "r"), "killed": ("✕", "r")}
+
+
+LEGEND = (
+    ("▬", "", "a turn; dashed: it does not count, or its agent died"),
+    ("●", "v", "an attempt that succeeded"), ("●", "r", "an attempt that failed"),
+    ("○", "s", "an attempt without an outcome"), ("◆", "v", "a finding: verified, rejected or open, by its colour"),
+    ("■", "", "another fact, such as a decision"), ("✕", "r", "the agent crashed or was killed"),
+    ("‖", "s", "the agent was stopped, for instance by a limit"), ("⎇", "o", "a fork"),
+    ("┄", "s", "work went to another agent"),
+)  # fmt: skip
+"""The signs of the picture: shape, colour and meaning."""
 
 
 class Bar(NamedTuple):
@@ -78,7 +89,8 @@ class Picture:
         self._last: dict[str, int] = {}
         self._stopped: dict[str, int] = {}
         self._attempts = 0
-        self._commands: dict[int, str] = {}
+        self._running: dict[int, tuple[str, Mark]] = {}
+        """Attempts without an outcome, by number: the command, and the mark."""
         self._working = ""
 
     def fold(self, events: Iterable[Event]) -> Picture:
@@ -133,13 +145,15 @@ class Picture:
             return
         if kind == "attempt.started":
             self._attempts += 1
-            self._commands[self._attempts] = str(data.get("command") or "")
+            command = str(data.get("command") or "")
+            text = f"attempt {self._attempts} without an outcome {command}"
+            self._running[self._attempts] = command, Mark(at, event.position, by, "○", "s", text)
             return
         if kind == "attempt.settled":
             outcome = str(data.get("outcome"))
             shape, css = "●", {"succeeded": "v", "failed": "r"}.get(outcome, "s")
             number = data.get("attempt")
-            command = self._commands.get(number, "") if isinstance(number, int) else ""
+            command, _mark = self._running.pop(number, ("", None)) if isinstance(number, int) else ("", None)
             text = f"attempt {number} {outcome} {command}"
         elif kind == "interruption.recorded":
             cause = str(data.get("cause") or "interrupted")
@@ -196,12 +210,14 @@ def draw_lanes(picture: Picture, *, now: int | None = None, width: int = 1200) -
         return ""
     end = max(now or 0, picture.times[-1])
     bars = {lane: list(found) for lane, found in picture.bars.items()}
-    for lane, (start, position) in picture._open.items():  # noqa: SLF001  # a picture is drawn by its own module
+    # A picture is drawn by its own module.
+    marks = [*picture.marks, *(mark for _command, mark in picture._running.values())]  # noqa: SLF001
+    for lane, (start, position) in picture._open.items():  # noqa: SLF001
         bars.setdefault(lane, []).append(Bar(start, end, position, RUNNING))
     scale = _Scale([*picture.times, end], width - _LEFT - _RIGHT)
     busiest = sorted(bars, key=lambda lane: -len(bars[lane]))[: LANES_LIMIT - 1]
     lanes = [lane for lane in bars if lane in busiest]
-    others = list(dict.fromkeys(mark.lane for mark in picture.marks if mark.lane not in lanes))
+    others = list(dict.fromkeys(mark.lane for mark in marks if mark.lane not in lanes))
     rows = {lane: number for number, lane in enumerate(lanes)}
     named = others if len(lanes) + len(others) <= LANES_LIMIT else ["others"]
     rows |= {lane: len(lanes) + (number if named is others else 0) for number, lane in enumerate(others)}
@@ -213,12 +229,18 @@ def draw_lanes(picture: Picture, *, now: int | None = None, width: int = 1200) -
     made += [_bars(found, rows[lane], scale) for lane, found in bars.items()]
     taken = {row: [scale.x(bar.start) for lane, found in bars.items() if rows[lane] == row for bar in found]
              for row in range(len(names))}  # fmt: skip
-    made.append(_marks(picture.marks, rows, scale, taken, width))
+    made.append(_marks(marks, rows, scale, taken, width))
     made.append(_ticks(scale, height))
     about = f"{len(names)} lanes, {sum(map(len, bars.values()))} turns"
     return (
         f'<svg class="lanes-svg" viewBox="0 0 {width} {height}" role="group" aria-label="{about}">{"".join(made)}</svg>'
     )
+
+
+def legend() -> str:
+    """What the signs mean."""
+    rows = "".join(f'<dt class="m {css}" aria-hidden="true">{shape}</dt><dd>{what}</dd>' for shape, css, what in LEGEND)
+    return f'<dl class="legend">{rows}</dl>'
 
 
 def _row(name: str, number: int, width: int) -> str:

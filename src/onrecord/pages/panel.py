@@ -32,6 +32,8 @@ SECTIONS = (
 )  # fmt: skip
 """The sections in their order; the first one has no heading: the objective."""
 _WIDTH = 1_000
+_LONG = 320
+"""Of a longer objective or next action, half as many characters are shown until a reader unfolds it."""
 
 
 class Line(NamedTuple):
@@ -120,8 +122,12 @@ def _decisions(decisions: Iterable[Decision]) -> Iterator[Line]:
 
 
 def _code(whole: Whole) -> Iterator[Line]:
+    seen = whole.code.seen
     for number, text in enumerate(code_lines(whole.code)):
-        yield Line("Code", number, f"<p>{short(text, _WIDTH)}</p>")
+        line = short(text, _WIDTH)
+        if seen and not number:
+            line = line.replace(f"(position {seen['position']})", _small(link(seen["position"])), 1)
+        yield Line("Code", number, f"<p>{line}</p>")
 
 
 def _happened(recent: Recent | None) -> Iterator[Line]:
@@ -130,21 +136,22 @@ def _happened(recent: Recent | None) -> Iterator[Line]:
 
         for number, text in enumerate(lines_of(recent)):
             yield Line("What happened", number, f"<p>{short(text, _WIDTH)}</p>")
+        if recent.turns:
+            since = link(min(turn.begun for turn in recent.turns))
+            yield Line("What happened", 1 << 40, f'<p class="ev">from the turns since {since}</p>')
 
 
 def _goal(whole: Whole) -> Iterator[Line]:
     facts = whole.facts
     if facts.objective:
         goal = facts.objective
-        yield Line(
-            "", goal["position"], f"<p><b>{short(goal['text'], _WIDTH)}</b> {_small(link(goal['position']))}</p>"
-        )
+        yield Line("", goal["position"], _folded(goal["text"], f" {_small(link(goal['position']))}", "b"))
     if phase := _phase(whole):
         yield Line("", 1 << 40, f'<p class="ev">{phase}</p>')
     if action := shown_action(whole):
         command = f"<p><code>$ {short(action['command'], _WIDTH)}</code></p>" if action["command"] else ""
-        text = short(action["text"], _WIDTH)
-        yield Line("Next", action["position"], f"<div><p>{text} {_small(link(action['position']))}</p>{command}</div>")
+        text = _folded(action["text"], f" {_small(link(action['position']))}")
+        yield Line("Next", action["position"], f"<div>{text}{command}</div>")
     for number, text in enumerate(status_lines(whole)):
         yield Line("Status", number, f"<p>{short(text, _WIDTH)}</p>")
     if how := facts.reproduction:
@@ -217,6 +224,16 @@ def _open_ends(whole: Whole, gone: Gone | None) -> Iterator[Line]:
         cause = shown(str(stop.get("cause", "unknown")).replace("_", " "))
         text = f"interrupted: {cause}{f', until {until}' if until else ''} {_small(link(stop['position']))}"
         yield Line("Not settled", stop["position"], _row("s", "‖", text))
+
+
+def _folded(text: str, html: str, tag: str = "span") -> str:
+    """A text with its link; of a long one the beginning, so that what comes after it is in sight."""
+    if len(text) <= _LONG:
+        return f"<p><{tag}>{short(text, _LONG)}</{tag}>{html}</p>"
+    return (
+        f'<details class="more long"><summary><{tag}>{short(text, _LONG // 2)}</{tag}>{html}</summary>'
+        f"<p>{short(text, _WIDTH)}</p></details>"
+    )
 
 
 def _row(css: str, mark: str, html: str) -> str:

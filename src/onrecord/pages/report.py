@@ -15,11 +15,11 @@ from onrecord.pages.attempts import attempt_row, draw_attempts, metric_plots
 from onrecord.pages.board import draw_board, finding_card
 from onrecord.pages.costs import usage_table
 from onrecord.pages.entries import TURN, entries_of
-from onrecord.pages.files import draw_files, file_lines
+from onrecord.pages.files import FILE_KINDS, Files, draw_files, edits_of
 from onrecord.pages.frame import STYLE, header, script, sign_button, skip_link, tabs
 from onrecord.pages.highlight import uncoloured
 from onrecord.pages.inspector import payload, short_hash
-from onrecord.pages.lanes import Picture, draw_lanes
+from onrecord.pages.lanes import Picture, draw_lanes, legend
 from onrecord.pages.options import Options
 from onrecord.pages.panel import SECTIONS, decision_lines, draw_lines, finding_lines, note_text, state_lines
 from onrecord.pages.spans import Chapter, marked, spans_of
@@ -52,6 +52,7 @@ _HELP = (
     '<p class="ev js" hidden><kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> next, previous '
     "<kbd>+</kbd> <kbd>-</kbd> zoom the lanes</p>"
 )
+_SIGNS = f'<details class="more"><summary>what the signs mean</summary>{legend()}</details>'
 _CLAIMS = ("finding.", "hypothesis.", "evidence.", "code.", "milestone.")
 _FACTS = ("session.", "objective.", "next_action.", "reproduction.", "phase.", "profile.", "section.", "milestone.",
           "feature.", "decision.", "code.", "attempt.", "finding.", "hypothesis.", "evidence.", "effect.",
@@ -99,9 +100,11 @@ def report(contents: Contents) -> Iterator[str]:
     yield skip_link("timeline", "Skip to the timeline")
     yield _top(contents)
     picture = Picture().fold(events)
-    yield f'<section class="lanes" aria-label="Lanes"><div class="lanes-in">{draw_lanes(picture)}</div></section>\n'
-    spans = spans_of(whole.head, events, _chapters(contents))
-    yield _bars(contents, entries)
+    yield f'<section class="lanes" aria-label="Lanes"><div class="lanes-in">{draw_lanes(picture)}</div>'
+    yield f"{_SIGNS}</section>\n"
+    files = Files(edits_of(entries, whole))
+    spans = spans_of(whole.head, events, _chapters(contents, files))
+    yield _bars(contents, entries, len(files.names | set(changed_files(whole))))
     yield '<main class="cols">\n<section class="note" id="note" aria-label="What the next agent reads">'
     yield _note(contents, marked(spans["panel"]))
     yield '</section>\n<div class="middle">\n<section id="timeline" aria-label="Timeline">\n'
@@ -128,7 +131,7 @@ def _metrics(whole: Whole) -> list[str]:
     return metric_names(whole.attempts.all(), METRIC_COLUMNS)
 
 
-def _chapters(contents: Contents) -> dict[str, Chapter]:
+def _chapters(contents: Contents, files: Files) -> dict[str, Chapter]:
     """What goes back when the slider does."""
     names = _metrics(contents.whole)
 
@@ -158,7 +161,7 @@ def _chapters(contents: Contents) -> dict[str, Chapter]:
         "panel": Chapter(panel, _FACTS),
         "board": Chapter(board, _CLAIMS),
         "attempts": Chapter(attempts, ("attempt.",)),
-        "files": Chapter(file_lines, ("attempt.started", "code.", "finding.")),
+        "files": Chapter(files.draw, FILE_KINDS, frozenset(files.edits)),
     }
 
 
@@ -192,11 +195,11 @@ def _top(contents: Contents) -> str:
     )
 
 
-def _bars(contents: Contents, entries: Sequence[Entry]) -> str:
+def _bars(contents: Contents, entries: Sequence[Entry], files: int) -> str:
     whole = contents.whole
     names = [
         ("timeline", "Timeline", len(entries)), ("findings", "Findings", len(whole.findings.findings)),
-        ("attempts", "Attempts", whole.attempts.count), ("files", "Files", len(changed_files(whole))),
+        ("attempts", "Attempts", whole.attempts.count), ("files", "Files", files),
         ("cost", "Cost", None), ("events", "Events", whole.position),
     ]  # fmt: skip
     first, last = contents.first, whole.position

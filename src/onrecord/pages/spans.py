@@ -14,7 +14,7 @@ from onrecord.pages.panel import Line
 from onrecord.views.fold import Whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from onrecord.log.events import Event
     from onrecord.log.head import Head
@@ -33,6 +33,8 @@ class Chapter(NamedTuple):
     draw: Draw
     """The lines of each key that an event may have changed; without an event, of every key."""
     kinds: tuple[str, ...]
+    positions: Collection[int] = ()
+    """The positions of further events after which some may differ."""
 
 
 class Span(NamedTuple):
@@ -56,6 +58,10 @@ def spans_of(head: Head, events: Iterable[Event], chapters: Mapping[str, Chapter
     begun: dict[str, dict[str, dict[Line, int]]] = {name: {} for name in chapters}
     ended: dict[str, list[Span]] = {name: [] for name in chapters}
     routes: dict[str, list[str]] = {}
+    placed: dict[int, list[str]] = {}
+    for name, chapter in chapters.items():
+        for position in chapter.positions:
+            placed.setdefault(position, []).append(name)
     facts = 0
     for event in events:
         # A commit is a fact if it supersedes turns; most do not, and a long log has many.
@@ -64,9 +70,10 @@ def spans_of(head: Head, events: Iterable[Event], chapters: Mapping[str, Chapter
         whole.apply(event)
         if kind not in routes:
             routes[kind] = [name for name, chapter in chapters.items() if kind.startswith(chapter.kinds)]
-        if routes[kind]:
+        changed = {*routes[kind], *placed.get(event.position, ())}
+        if changed:
             facts += 1
-            for name in routes[kind] if facts <= SPANS_LIMIT else ():
+            for name in changed if facts <= SPANS_LIMIT else ():
                 _draw(chapters[name].draw(whole, event), begun[name], ended[name], event.position)
     for name, chapter in chapters.items():
         _draw(chapter.draw(whole, None), begun[name], ended[name], whole.position)

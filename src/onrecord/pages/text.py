@@ -43,9 +43,10 @@ def attribute(text: object) -> str:
     return _SPACES.sub(" ", shown(text)).replace('"', "&quot;").replace("'", "&#39;")
 
 
-def in_words(text: object) -> str:
-    """A command that is broken between its words only, never at a hyphen."""
-    return " ".join(f'<span class="w">{attribute(word)}</span>' for word in str(text).split())
+def in_words(text: object, width: int = 4_000) -> str:
+    """A command of at most `width` characters that is broken between its words only, never at a hyphen."""
+    flat = _flat(text, width)
+    return " ".join(f'<span class="w">{attribute(word)}</span>' for word in flat.split())
 
 
 def terminal(text: object) -> str:
@@ -60,8 +61,12 @@ def without_colours(text: str) -> str:
 
 def short(text: object, width: int) -> str:
     """The text on one line of at most `width` characters."""
+    return shown(_flat(text, width))
+
+
+def _flat(text: object, width: int) -> str:
     flat = _SPACES.sub(" ", str(text)[: width * 4]).strip()
-    return shown(flat if len(flat) <= width else f"{flat[: width - 1]}…")
+    return flat if len(flat) <= width else f"{flat[: width - 1]}…"
 
 
 def link(position: int, label: object = "") -> str:

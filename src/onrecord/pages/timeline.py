@@ -120,6 +120,8 @@ def _who(name: str, entry: Entry, *, first: bool) -> str:
 def _about(entry: Entry) -> str:
     """The number, state and usage of a turn."""
     parts = [f"turn {entry.number}"] if entry.number else []
+    if entry.part:
+        return "".join(f" · {part}" for part in [*parts, "continued"])
     used = entry.about.get("usage") or {}
     if used.get("tokens"):
         parts.append(f"{tokens(used['tokens'])} tokens")

@@ -30,6 +30,8 @@ _SHELL = re.compile(r"(?:/\S*/)?(?:ba|z|da)?sh -l?c (?=\S)")
 _OLD = ("old_string", "old_str", "oldText", "old")
 _NEW = ("new_string", "new_str", "newText", "new")
 _WHOLE = ("content", "file_text", "contents", "text")
+_TASK_NAMES = ("content", "step", "title", "text", "description")
+_TASK_MARKS = {"completed": "☑", "in_progress": "▸"}
 _PATCHES = ("patch", "patchText", "input", "diff")
 
 
@@ -181,18 +183,36 @@ def _edit(call: ToolCall, change: tuple[str, diffs.Diff], answer: Item | None, o
 
 def _other(call: ToolCall, arguments: Any, answer: Item | None, output: str, options: Options, *, ended: bool) -> Shown:
     name = str(call.get("name") or "tool")
-    path = _first(arguments, PATH_NAMES) if isinstance(arguments, dict) else None
-    given = path or _flat(arguments)
+    tasks = _tasks(arguments)
+    given = tasks[0] if tasks else _given(arguments)
     badge, mood = (counted(output.count("\n") + 1, "line"), "") if output.strip() else ("", "")
     if answer is None:
         badge, mood = ("no result", "b") if ended else ("running", "")
     elif answer.get("error"):
         badge, mood = _FAILED, "b"
-    whole = ""
-    if not path and len(given) > TITLE_WIDTH:
+    whole = f'<pre class="command">{shown(tasks[1])}</pre>' if tasks else ""
+    if len(given) > TITLE_WIDTH:
         whole = f'<pre class="command">{shown(json.dumps(arguments, ensure_ascii=False, indent=1))}</pre>'
     title = f"{short(name, 60)} {short(given, TITLE_WIDTH)}".strip()
     return Shown(title, badge, mood, whole + _output(output, options))
+
+
+def _tasks(arguments: Any) -> tuple[str, str] | None:
+    """A list of tasks, as several vendors' planning tools are given it: how many are done, and each with its mark."""
+    lists = [one for one in arguments.values() if isinstance(one, list)] if isinstance(arguments, dict) else []
+    tasks = lists[0] if len(lists) == 1 else []
+    if not tasks or not all(isinstance(one, dict) and isinstance(one.get("status"), str) for one in tasks):
+        return None
+    done = sum(one["status"] == "completed" for one in tasks)
+    lines = [f"{_TASK_MARKS.get(one['status'], '☐')} {_first(one, _TASK_NAMES) or ''}" for one in tasks]
+    return f"{done} of {len(tasks)} done", "\n".join(lines)
+
+
+def _given(arguments: Any) -> str:
+    """What a tool is given: the path first, because it says the most."""
+    path = _first(arguments, PATH_NAMES) if isinstance(arguments, dict) else None
+    rest = {name: one for name, one in arguments.items() if name not in PATH_NAMES} if path else arguments
+    return f"{path} {_flat(rest)}".strip() if path else _flat(rest)
 
 
 def _flat(arguments: Any) -> str:

@@ -32,7 +32,10 @@ def checked_text(text: object, what: str, limit: int) -> str:
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(f"{what} needs some text")
     if len(text) > limit:
-        raise InvalidInput(f"{what} has {len(text):,} characters; the limit is {limit:,}", hint="facts are short")
+        raise InvalidInput(
+            f"{what} has {len(text):,} characters; the limit is {limit:,}",
+            hint="shorten it; put the details into a file and name the file",
+        )
     return text
 
 

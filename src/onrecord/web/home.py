@@ -127,12 +127,13 @@ def row(frame: Frame, one: Standing, used: Used, now: int, *, everywhere: bool) 
     """One session."""
     head = one.entry.head
     where = f'<span class="ev"> {short(project_name(head.project), 40)}</span>' if everywhere else ""
-    kind, command = colour(one), resume_command(one)
+    kind, command, told = colour(one), resume_command(one), about(one)
     return (
         f'<li class="row" data-session="{attribute(head.session)}" data-command="{attribute(command)}">'
         f'<span class="dot {kind}" aria-hidden="true"></span>'
-        f'<span class="what"><a href="{frame.base}/s/{attribute(head.session)}"><b>{attribute(head.name)}</b></a>'
-        f"{where}<small>{short(about(one), ABOUT_WIDTH)}</small></span>"
+        f'<span class="what"><a href="{frame.base}/s/{attribute(head.session)}" title="{attribute(told)}">'
+        f"<b>{attribute(head.name)}</b></a>"
+        f"{where}<small>{short(told, ABOUT_WIDTH)}</small></span>"
         f'<span class="why {kind}">{reason(one, now)}</span>'
         f'<span class="who"><small>{short(who(one.entry.listing), 60)}</small>'
         f'<small class="ev">{ago(one.entry.active_at, now)}</small></span>'
@@ -171,17 +172,26 @@ def project_name(project: str) -> str:
 def hits(frame: Frame, found: list[Found], query: str, now: int) -> str:
     """Events that a search found, with the words marked."""
     if not found:
-        return ""
+        return empty("Nothing was found in the text of the sessions.")
     wanted = words_of(query)
     rows = "".join(
         f'<li class="hit"><a href="{frame.base}/s/{attribute(one.session.session)}#e{one.event.position}">'
         f"<b>{attribute(one.session.name)}</b> "
-        f'<span class="ev">{shown(one.event.kind)} · {attribute(one.event.by)} · {one.event.position} · '
+        f'<span class="ev">{_kind(one.event.kind)} · {attribute(one.event.by)} · {one.event.position} · '
         f"{ago(one.event.at, now)}</span></a>"
         f"<small>{marked(one.snippet, wanted)}</small></li>"
         for one in found
     )
-    return f'<h2 id="found">In their text · {len(found)}</h2><ul class="box" aria-labelledby="found">{rows}</ul>'
+    return f'<h2 id="found">Found in the text · {len(found)}</h2><ul class="box" aria-labelledby="found">{rows}</ul>'
+
+
+def _kind(kind: str) -> str:
+    """What an event is, in words that need no knowledge of the log."""
+    return (
+        "conversation"
+        if kind.startswith(("turn.", "item.", "payload."))
+        else shown(kind.replace(".", " ").replace("_", " "))
+    )
 
 
 def marked(text: str, words: list[str]) -> str:

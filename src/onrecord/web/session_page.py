@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onrecord import machine
 from onrecord.log.head import LIVE
 from onrecord.pages.frame import sign_button, skip_link
+from onrecord.pages.lanes import legend
 from onrecord.pages.panel import panel
 from onrecord.pages.text import at_minute, attribute, in_words, short, shown
 from onrecord.session.reading import recent
@@ -15,7 +16,7 @@ from onrecord.views.render import ago
 from onrecord.web.frame import document
 from onrecord.web.home import project_name, used_words
 from onrecord.web.sturdy import sturdy
-from onrecord.web.words import colour, reason, resume_command, told
+from onrecord.web.words import colour, reason, resume_command, told, tone
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
@@ -76,7 +77,7 @@ def needs(look: Look) -> str:
     if look.standing is None or look.is_past or not look.standing.needs:
         return ""
     rows = "".join(
-        f"<li><span>{told(need, look.clock)} "
+        f'<li><span class="{tone(need)}">{told(need, look.clock)} '
         f'<a class="at" href="#e{need.position}">{need.position}</a></span>'
         f'<button type="button" class="cmd" data-copy="{attribute(need.command)}" title="Copy this command">'
         f"{in_words(need.command)}</button></li>"
@@ -156,7 +157,8 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
         f"<code>onrecord export {attribute(head.name)} --format html</code></p>"
         '<main class="cols">'
         f'<section class="note" id="left" tabindex="0" aria-label="What the next agent reads">{left(look)}</section>'
-        f'{middle}<aside class="inspector" id="inspector" tabindex="0" aria-label="Event">'
+        f'{middle}<template id="legend"><h2>Signs in the lanes</h2>{legend()}</template>'
+        '<aside class="inspector" id="inspector" tabindex="0" aria-label="Event">'
         '<p class="ev">Choose an event: its payload, who caused it, and what it changed.</p></aside></main>'
     )
     data = {

@@ -17,6 +17,8 @@ from onrecord.pages.panel import note_text
 from onrecord.pages.text import at_minute, at_second, attribute, link, short, shown, soon, tokens
 from onrecord.session.reading import recent
 from onrecord.views.note import is_unwritten, note
+from onrecord.views.transcript import TURN_KINDS
+from onrecord.web.timeline import entries_among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
 
 EVENTS_SHOWN = 200
 """How many events one page of the raw log lists."""
-TOOLS_READ = 2_000
-"""How many of the last uses of tools are looked at for edits of files."""
+HASH_SHOWN = 8
+"""How many characters of a hash the raw log shows; the inspector shows both ends."""
+EDITS_READ = 2_000
+"""How many of the last events of turns and tools are looked at for edits of files."""
 _EPOCH = date(1970, 1, 1)
 
 
@@ -97,8 +101,11 @@ def _state(look: Look, agent: Agent, running: str | None) -> tuple[str, str]:
 
 def files(look: Look) -> str:
     """The files that changed during the work, as far as the record says."""
-    used = look.session.log.newest(("tool.used",), upto=look.position, page=TOOLS_READ)
-    return files_list(look.whole, edits_of(islice(used, TOOLS_READ)))
+    found = look.session.log.newest((*TURN_KINDS, "tool.used"), upto=look.position, page=EVENTS_SHOWN)
+    events = list(islice(found, EDITS_READ))[::-1]
+    drawn = files_list(look.whole, edits_of(entries_among(events, look.whole, None), look.whole))
+    first = f"Edits by tools are listed from position {events[0].position:,} on." if len(events) >= EDITS_READ else ""
+    return drawn + (f'<p class="ev">{first}</p>' if first else "")
 
 
 def cost(look: Look) -> str:
@@ -173,7 +180,7 @@ def log(look: Look, upto: int | None, address: str) -> str:
         f'<td class="n">{at_second(event.at)}</td>'
         f"<td><code>{shown(event.kind)}</code></td><td>{attribute(event.by)}</td>"
         f'<td class="n">{event.run}</td><td>{link(event.because) if event.because else ""}</td>'
-        f"<td><code>{event.hash.hex()[:12]}</code></td></tr>"
+        f"<td><code>{event.hash.hex()[:HASH_SHOWN]}</code></td></tr>"
         for event in events
     )
     first = events[-1].position if events else 1

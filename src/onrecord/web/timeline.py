@@ -79,7 +79,7 @@ def _complete(
 ) -> tuple[list[Entry], bool]:
     """The entries of these events, with what comes later and belongs to them; and whether that is all there can be."""
     upto, page = whole.position, AHEAD
-    found = _entries(events, whole, turns_before)
+    found = entries_among(events, whole, turns_before)
     while _is_cut(found, last):
         seen = events[-1].position
         if seen >= upto or page > AHEAD_LIMIT:
@@ -89,11 +89,11 @@ def _complete(
             return found, False
         events += open_records(more)
         page *= 4
-        found = _entries(events, whole, turns_before)
+        found = entries_among(events, whole, turns_before)
     return found, True
 
 
-def _entries(events: list[Event], whole: Whole, turns_before: Mapping[str, int] | None) -> list[Entry]:
+def entries_among(events: list[Event], whole: Whole, turns_before: Mapping[str, int] | None) -> list[Entry]:
     """The entries of these events; an event whose payload has an unexpected form counts without it."""
     try:
         return entries_of(events, whole, turns_before)
@@ -132,9 +132,8 @@ def _drawn(entry: Entry, options: Options) -> Iterator[Row]:
         yield Row(entry.position, _row(entry, options))
         return
     for number, part in enumerate(parts(turn.items)):
-        piece = entry._replace(
-            turn=turn._replace(items=part), copy=entry.copy if not number else entry.copy * PARTS_LIMIT + number
-        )
+        copy = entry.copy * PARTS_LIMIT + number if number else entry.copy
+        piece = entry._replace(turn=turn._replace(items=part), copy=copy, part=number)
         yield Row(entry.position, _row(piece, options))
 
 

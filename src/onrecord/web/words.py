@@ -68,8 +68,15 @@ def colour(one: Standing) -> str:
 def about(one: Standing) -> str:
     """One line about a session: its title, and what is most worth knowing."""
     listed, head = one.entry.listing, one.entry.head
-    more = one.needs[0].why if one.needs else f"next: {listed['next']}" if listed["next"] else listed["prompt"]
+    more = f"next: {listed['next']}" if listed["next"] else listed["prompt"]
+    if one.needs and (one.needs[0].kind != LIMIT or not listed["next"]):  # of a limit, the reason beside it says all
+        more = one.needs[0].why
     return " · ".join(part for part in (head.title, more) if part)
+
+
+def tone(need: Need) -> str:
+    """The class of a need's colour, as on the first page."""
+    return "tone-bad" if need.kind in _BAD else "tone-warn"
 
 
 def told(need: Need, now: int) -> str:

@@ -251,7 +251,9 @@ def _from_root(root: Path, here: Path, text: str) -> str:
     if not Path(path).is_absolute() and not local.exists():
         return text
     if not local.is_relative_to(root):
-        raise InvalidInput(f"{path!r} is not in the project {root}", hint="a finding rests on files of the project")
+        raise InvalidInput(
+            f"{path!r} is not in the project {root}", hint="name a file of the project, like src/auth.py"
+        )
     return f"{local.relative_to(root).as_posix()}{mark}{rest}"
 
 

@@ -44,8 +44,8 @@ CODES = {
     "ambiguous_name": "call `resume` with the full name of the session that you work in",
     "event_not_found": "`read` without `first` shows the newest positions",
     "id_reused": "use a new `id` for new content",
-    "session_closed": "ask the user: `onrecord resume NAME --reopen` reopens it",
-    "session_paused": "ask the user: `onrecord resume NAME` resumes it",
+    "session_closed": "ask the user: `onrecord resume {name} --reopen` reopens it",
+    "session_paused": "ask the user: `onrecord resume {name}` resumes it",
     "budget_exhausted": "ask the user to raise the budget",
 }
 _TOOLS: dict[str, Callable[..., dict[str, Any]]] = {

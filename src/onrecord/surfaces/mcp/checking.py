@@ -33,27 +33,33 @@ def _check(field: str, value: Any, wanted: Mapping[str, Any]) -> None:
     kind = wanted["type"]
     if kind == "array":
         if not isinstance(value, list):
-            raise InvalidInput(f"`{field}` must be a list", hint=_kind(wanted))
+            raise InvalidInput(f"`{field}` must be a list", hint=f"write it like {_example(wanted)}")
         if len(value) > LIST_LENGTH:
-            raise InvalidInput(f"`{field}` has {len(value):,} entries; the limit is {LIST_LENGTH}")
+            raise InvalidInput(
+                f"`{field}` has {len(value):,} entries; the limit is {LIST_LENGTH}", hint="make several calls"
+            )
         for one in value:
             _check(field, one, wanted["items"])
         return
     # A bool is an int in Python, and not in JSON.
     right: Any = {"string": str, "integer": int, "boolean": bool}[kind]
     if not isinstance(value, right) or (kind == "integer" and isinstance(value, bool)):
-        raise InvalidInput(f"`{field}` must be {_kind(wanted)}, not {type(value).__name__}")
+        raise InvalidInput(
+            f"`{field}` must be {_kind(wanted)}, not {type(value).__name__}", hint=f"write it like {_example(wanted)}"
+        )
     if kind == "string":
         _check_text(field, value, wanted)
     elif kind == "integer" and not wanted.get("minimum", 0) <= value <= LARGEST_NUMBER:
-        raise InvalidInput(f"`{field}` must be {_kind(wanted)}, not {value!r:.30}")
+        raise InvalidInput(
+            f"`{field}` must be {_kind(wanted)}, not {value!r:.30}", hint=f"write it like {_example(wanted)}"
+        )
 
 
 def _check_text(field: str, value: str, wanted: Mapping[str, Any]) -> None:
     if "enum" in wanted and value not in wanted["enum"]:
-        raise InvalidInput(f"`{field}` must be {_kind(wanted)}, not {value!r:.60}")
+        raise InvalidInput(f"`{field}` must be {_kind(wanted)}, not {value!r:.60}", hint="use one of these words")
     if len(value) > TEXT_WIDTH:
-        raise InvalidInput(f"`{field}` has {len(value):,} characters; the limit is {TEXT_WIDTH:,}", hint="be brief")
+        raise InvalidInput(f"`{field}` has {len(value):,} characters; the limit is {TEXT_WIDTH:,}", hint="shorten it")
     if not value.strip():
         raise InvalidInput(f"`{field}` is empty", hint="leave it out, or write something")
     try:
@@ -62,6 +68,13 @@ def _check_text(field: str, value: str, wanted: Mapping[str, Any]) -> None:
         raise InvalidInput(
             f"`{field}` contains a lone surrogate, which is not valid Unicode", hint="remove it"
         ) from None
+
+
+def _example(wanted: Mapping[str, Any]) -> str:
+    """A value of the right kind, as JSON."""
+    if "enum" in wanted:
+        return f'"{wanted["enum"][0]}"'
+    return {"integer": "3", "string": '"some text"', "boolean": "true", "array": '["some text"]'}[wanted["type"]]
 
 
 def _kind(wanted: Mapping[str, Any]) -> str:

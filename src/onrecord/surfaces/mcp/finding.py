@@ -36,7 +36,7 @@ HANDLES_KEPT = 16
 PROCESS_SECONDS = 2.0
 """How long a search for the process that runs this server is not repeated if it found nothing."""
 DEFAULT_AGENT = "mcp"
-START_ONE = "start one: `record` with kind objective and the name of a new session"
+START_ONE = "start one: `record` with kind objective, `text` (what the work is for) and a new name as `session`"
 
 
 class Caller(NamedTuple):
@@ -224,6 +224,6 @@ def _only_live(records: SessionStore) -> Head:
         )
     raise AmbiguousName(
         f"this project has {len(live)} live sessions",
-        hint="call `resume` with the session that you work in",
+        hint="`resume` without arguments lists them; then call it with the one that you work in",
         sessions=[head.name for head in live],
     )

@@ -60,11 +60,20 @@ def resume(sessions: Sessions, caller: Caller, given: dict[str, Any]) -> dict[st
         text = f"{text.rstrip()}\n\n{_news(session, given['since'])}"
     waiting = unresolved(session)
     said = f"You work in the onrecord session {session.name} as {session.agent}, at position {position}. "
+    said += _ended(session)
     said += f"Unresolved attempts, settle them first: {waiting}. " if waiting else ""
     return {
         "session": session.name, "position": position, "status": session.status,
         "text": fence(text, about=said + ABOUT),
     }  # fmt: skip
+
+
+def _ended(session: Session) -> str:
+    """A warning before an agent works in a session that accepts nothing."""
+    if session.status in LIVE:
+        return ""
+    again = f"ask the user to reopen it (`onrecord resume {session.name} --reopen`)"
+    return f"It is {session.status}: you can read it, but to record something {again}. "
 
 
 def _choice(sessions: Sessions, several: AmbiguousName) -> dict[str, Any]:
@@ -154,9 +163,11 @@ def page_of(
     end = session.log.head().position
     last = min(last or end, end)
     if first is not None and first > end:
-        raise InvalidInput(f"there is no position {first} yet; the newest is {end}")
+        raise InvalidInput(
+            f"there is no position {first} yet; the newest is {end}", hint="leave `first` out to read the newest"
+        )
     if first is not None and first > last:
-        raise InvalidInput(f"`first` ({first}) is after `last` ({last})")
+        raise InvalidInput(f"`first` ({first}) is after `last` ({last})", hint="give the smaller one to `first`")
     size = min(max(tokens, SMALLEST_BUDGET), READ_TOKENS_LIMIT) * BYTES_PER_TOKEN
     # Without `first`, the newest part that fits is shown.
     backwards = first is None

@@ -77,7 +77,7 @@ TOOLS: dict[str, dict[str, Any]] = {
             "kind",
             "text",
             kind=_one_of(*RECORD_KINDS),
-            text=_STRING,
+            text=_says(_STRING, "of evidence: path:10-20 or a URL"),
             why=_says(_STRING, "reason of a decision"),
             label=_says(_one_of(*LABELS), "of a finding"),
             evidence=_says(

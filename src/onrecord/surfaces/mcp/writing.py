@@ -199,7 +199,8 @@ def attempt(sessions: Sessions, caller: Caller, given: dict[str, Any], key: str 
     if given["action"] == SETTLE:
         return _settled(session, given)
     if "command" not in given:
-        raise InvalidInput(f"`{given['action']}` needs the argument `command`")
+        example = f'like {{"action": "{given["action"]}", "command": "pytest -q"}}'
+        raise InvalidInput(f"`{given['action']}` needs the argument `command`", hint=example)
     from onrecord.work.revisions import revision_of
 
     root, command = _root(session), given["command"]
@@ -259,15 +260,24 @@ def _settled(session: Session, given: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput("`settle` needs the argument `outcome`", hint="succeeded, failed, interrupted or abandoned")
     if outcome == FAILED and not given.get("error"):
         raise InvalidInput("a failed attempt needs the argument `error`", hint="its last line, or what went wrong")
-    known = session.attempts.get(number) if number is not None else None
+    known = session.attempts.get(number) if number is not None else _last_settled(session)
     if known is not None and known["status"] == outcome and known.get("error") == given.get("error"):
-        return _answer(session, known, known["position"], f"Attempt {number} was settled before as {outcome}.")
+        said = f"Attempt {known['number']} was settled before as {outcome}."
+        return _answer(session, known, known["position"], said)
     reason = given.get("reason") or (given.get("error") if outcome in (ABANDONED, INTERRUPTED) else None)
+    if outcome in (ABANDONED, INTERRUPTED) and not reason:
+        raise InvalidInput(f"an {outcome} attempt needs the argument `reason`", hint="why it has no result")
     event = session.attempts.settle(number, outcome, error=given.get("error"), fix=given.get("fix"), reason=reason)
     _refresh(session)
     done = session.attempts.get(event.data["attempt"])
     assert done is not None  # noqa: S101  # it was just settled
     return _answer(session, done, event.position, f"Attempt {done['number']} is settled: {outcome}.")
+
+
+def _last_settled(session: Session) -> Attempt | None:
+    """The attempt that a repeated call without a number means: this agent's last one, if none of its own is running."""
+    own = [one for one in session.views.attempts.all() if one["by"] == session.agent]
+    return own[-1] if own and not any(one["status"] == RUNNING for one in own) else None
 
 
 def _answer(session: Session, attempt: Attempt, position: int, said: str) -> dict[str, Any]:
@@ -282,6 +292,8 @@ def gate(sessions: Sessions, caller: Caller, given: dict[str, Any]) -> dict[str,
     paths, command = given.get("paths", []), given.get("command")
     if not paths and command is None:
         raise InvalidInput("`gate` needs `paths` or `command`", hint='like {"paths": ["src/auth.py"]}')
+    if paths and command is not None:
+        raise InvalidInput("`gate` judges `paths` or a `command`, not both at once", hint="make two calls")
     try:
         session = sessions.find(caller, given.get("session", ""))
     except SessionNotFound:

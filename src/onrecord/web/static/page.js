@@ -173,7 +173,8 @@ export function showKeys(keys) {
     meaning.textContent = what;
     list.append(name, meaning);
   }
-  dialog("Keys", [list]);
+  const legend = document.getElementById("legend");
+  dialog("Keys", legend instanceof HTMLTemplateElement ? [list, legend.content.cloneNode(true)] : [list]);
 }
 
 document.addEventListener("click", (event) => {
