@@ -13,7 +13,7 @@ from onrecord.lean_typing import TYPE_CHECKING, Any, ClassVar
 from onrecord.log.codec import open_header, open_record
 from onrecord.log.events import DURABLE_KINDS, KINDS, Event
 from onrecord.log.head import OPEN, QUIET, Head, after
-from onrecord.log.shapes import misfit
+from onrecord.log.shapes import UNREADABLE, misfit
 from onrecord.views.attempts import Attempts
 from onrecord.views.code import Code
 from onrecord.views.effects import Effects
@@ -35,16 +35,11 @@ if TYPE_CHECKING:
     from onrecord.views.values import Interruption
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.15"
+VIEWS_VERSION = "whole.16"
 """Changes whenever a fold changes its meaning, so that older snapshots are not used."""
 
 BODIES = frozenset(DURABLE_KINDS)
 """The kinds that `Whole` reads the payload of; of the others it reads the header only."""
-
-
-UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
-"""What a view raises for an invalid payload under a known kind. A log from elsewhere may have one, and must be readable
-all the same."""
 
 
 class Whole:

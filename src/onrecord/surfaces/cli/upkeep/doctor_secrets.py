@@ -10,6 +10,7 @@ from onrecord.connection import secret_rules
 from onrecord.errors import OnrecordError
 from onrecord.log.codec import open_records
 from onrecord.session.funnel import FOUND_KIND, KEEP
+from onrecord.session.redacting import found_by
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.upkeep.checks import Check
 
@@ -33,10 +34,10 @@ def secrets(records: SessionStore) -> list[Check]:
     leaky = ""
     for head in records.sessions(project="", limit=SEARCHED):
         for event in open_records(records.store.read(head.session, kinds=(FOUND_KIND,))):
-            data = event.data or {}
-            counts = kept if data.get("policy") == KEEP else replaced
-            for row in data.get("found", ()):
-                counts[str(row.get("rule"))] += int(row.get("count", 0))
+            if not event.data:
+                continue
+            counts = kept if event.data.get("policy") == KEEP else replaced
+            counts.update(found_by(event))
             sessions.add(head.session)
             leaky = leaky or (head.name if counts is kept else "")
     said = f"policy {policy}{way}"
