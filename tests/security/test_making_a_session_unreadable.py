@@ -9,8 +9,17 @@ from onrecord.errors import InvalidInput
 from onrecord.log import codec
 from onrecord.log.events import DURABLE_KINDS, KINDS, RESERVED_KINDS
 from onrecord.log.shapes import SHAPES
+from onrecord.pages import report as pages
+from onrecord.pages.plain import as_markdown
+from onrecord.pages.report import Contents
+from onrecord.pages.spans import start_of
+from onrecord.session import bundle
 from onrecord.session.profiles import check
+from onrecord.session.redacting import shared
+from onrecord.surfaces.cli.shared.shapes import describe
+from onrecord.surfaces.cli.upkeep.doctor_secrets import secrets
 from onrecord.views import state_md
+from onrecord.views.diff import changes
 from onrecord.views.phases import Phases
 from onrecord.views.present import Present
 from onrecord.views.render import iso
@@ -76,6 +85,43 @@ def test_a_value_of_another_type_is_refused_at_the_door(kind):
                         session.log.record(kind, whole_payload(kind) | {field: junk})
         session.log.record(kind, whole_payload(kind))
         read_all(session, records)
+
+
+TRIED = {"command": "make", "signature": "make"}
+GIFTS = [
+    ("evidence.recorded", {"id": "e1"}), ("milestone.reached", {"what": "root_cause"}), ("milestone.reached", {"what": "fix"}),
+    ("finding.stated", {"claim": None, "label": "open"}), ("attempt.started", TRIED | {"revision": "main"}),
+    ("attempt.started", TRIED | {"revision": {"revision": "4f2c", "changed": 5}}), ("code.changed", {"anchors": {}, "commits": [7]}),
+    ("usage.recorded", {"model": "m", "input_tokens": {"a": 1}}), ("usage.recorded", {"model": "m", "counted": 5}),
+    ("secret.found", {"found": 5}), ("secret.found", {"found": ["x"]}), ("secret.found", {"found": [{"rule": 1}]}),
+    ("agent.joined", {"process": ["x"]}), ("tool.used", {"tool": "Edit", "act": "edit", "paths": True}),
+]  # fmt: skip
+"""Payloads that once made a command fail for good, after an import that succeeded."""
+
+
+@pytest.mark.parametrize(("kind", "data"), GIFTS, ids=str)
+def test_no_payload_of_a_bundle_stops_a_reader(kind, data, elsewhere, monkeypatch):
+    """Whatever an imported event has in its fields: note, brief, log, diff, page and doctor work."""
+    with monkeypatch.context() as attacker:
+        attacker.setattr(codec, "SHAPES", {})
+        gift = elsewhere.create("gift")
+        gift.record_turn([{"role": "user", "content": "hello"}])
+        gift.findings.state("the cache is stale", "open")
+        gift._record("evidence.recorded", {"id": "e0", "kind": "log"})
+        gift._record("finding.relabelled", {"finding": "f1", "label": "verified", "evidence": ["e0"]})
+        gift._record("milestone.reached", {"what": "root_cause", "finding": "f1", "evidence": ["e0"]})
+        gift._record("milestone.reached", {"what": "fix", "finding": "f1", "evidence": ["e1"]})
+        gift._record(kind, data)
+    with onrecord.connect("memory:") as records:
+        session = bundle.take_in(records, bundle.lines_of(gift))
+        read_all(session, records)
+        views, events = session.views, list(session.events())
+        assert [describe(event) for event in events]
+        assert changes(session.at(1).views, views, [])
+        given = shared(session, events).events
+        contents = Contents(start_of(session.log.head()).fold(given), given, "", 1, needs=[], command="", remark="")
+        assert all("the cache is stale" in "".join(make(contents)) for make in (pages.report, as_markdown))
+        assert secrets(records)
 
 
 def test_the_note_says_what_it_left_out(monkeypatch):

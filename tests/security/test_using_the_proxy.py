@@ -1,4 +1,4 @@
-"""A web page, or another program of this machine, wants to use the recording proxy with its user's rights."""
+"""A web page, or another program of this machine, wants to use a local server with its user's rights, or to stop it."""
 
 import asyncio
 import socket
@@ -15,8 +15,8 @@ import uvicorn
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
+from onrecord.machine import http_server, receiving
 from onrecord.machine.http_server import listen
-from onrecord.rollout.server import receiving
 from onrecord.rollout.server.guard import Guard
 from onrecord.rollout.server.serving import config_of
 from onrecord.rollout.server.settings import Settings
@@ -86,14 +86,20 @@ async def echo(scope, receive, send):
     await PlainTextResponse(str(size))(scope, receive, send)
 
 
-@pytest.fixture
-def port(monkeypatch):
-    """The port of a server that treats its clients as the proxy does, with small limits."""
+CONFIGS = {
+    "the proxy": lambda: config_of(echo, 1),
+    "page and tools": lambda: http_server.config_of(echo, keep_alive_seconds=75, grace_seconds=1),
+}
+
+
+@pytest.fixture(params=CONFIGS)
+def port(monkeypatch, request):
+    """The port of a server that treats its clients as one of ours does, with small limits."""
     monkeypatch.setattr(receiving, "GRACE_SECONDS", 0.2)
     monkeypatch.setattr(receiving, "SLOW_LIMIT", 5)
     monkeypatch.setattr(receiving, "REQUEST_SECONDS", 1.5)
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(config_of(echo, 1))
+    server = uvicorn.Server(CONFIGS[request.param]())
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()
     yield listener.getsockname()[1]

@@ -18,8 +18,8 @@ from onrecord.agents.resuming import plan_here
 from onrecord.errors import DamagedLog
 from onrecord.log.verify import Verifier
 from onrecord.machine import files as machine_files
+from onrecord.machine import receiving
 from onrecord.rollout.server import guard as guarding
-from onrecord.rollout.server import receiving
 from onrecord.rollout.server.guard import Guard
 from onrecord.rollout.server.settings import Settings
 from onrecord.session import bundle, effects

@@ -96,6 +96,14 @@ def test_another_site_can_neither_read_nor_change(served):
     assert ask(served, path, "POST", body, **good)[0] == 200
 
 
+def test_a_form_that_is_no_object_is_refused(served):
+    """Half a form, another value, and one that is nested too deeply to be read get 400 and one sentence."""
+    path, own = f"/s/{served.id_of('dark-mode')}/act", {"origin": served.base, "x_onrecord": "1"}
+    for body in (b"{", b"[]", b"5", b"[" * 60_000):
+        status, _headers, text = ask(served, path, "POST", body, **own)
+        assert (status, json.loads(text)["code"]) == (400, "invalid_input"), body[:5]
+
+
 def test_what_a_request_names_is_a_session_or_nothing(served):
     """Paths, SQL and foreign words in a request give 400 or 404 with a sentence, never a traceback."""
     session = served.id_of("fix-invite-403")
@@ -267,6 +275,7 @@ SHAPED: dict[str, dict[str, Any]] = {
 VALUES = {
     "text": HOSTILE, "number": 1, "count": 1, "moment": 1.0, "object": {HOSTILE: HOSTILE}, "list": [HOSTILE],
     "texts": [HOSTILE], "objects": [{HOSTILE: HOSTILE}], "amounts": {HOSTILE: 1},
+    "revision": {"revision": HOSTILE, "branch": HOSTILE, "changed": [HOSTILE], "dirty": True},
 }  # fmt: skip
 """A hostile value of each type that a field can have."""
 

@@ -16,6 +16,7 @@ from onrecord import lean_json as json
 from onrecord.lean_typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord.log.items import ROLES
 from onrecord.log.names import BESIDE, MIRROR_PREFIX
+from onrecord.log.shapes import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +39,6 @@ EMBEDDED = "~j"
 _PIECES = 64
 _ITEM_DEPTH = 2
 """How deep an item is in a row: the row, the list, the item. What is deeper may be a whole object of the record."""
-_WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 class Row(NamedTuple):
@@ -273,7 +273,7 @@ def rows_of(data: Any, position: int = 0) -> Iterator[Row]:
             if record is None:
                 record = {} if whole.get("clipped") else json.loads(lines[number])
             yield _row(whole, record, position)
-        except _WRONG:
+        except UNREADABLE:
             continue
 
 

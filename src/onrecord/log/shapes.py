@@ -7,15 +7,21 @@ A field that is absent or null is fine unless its kind needs it; fields that are
 
 from __future__ import annotations
 
+from onrecord.log.events import KINDS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 LAST_SECOND = 253_402_300_799
 """The last moment a payload may name, in seconds since 1970: the end of the year 9999."""
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What code raises that reads a payload of an unexpected form. A log from elsewhere may have one, and must be readable
+all the same."""
 _EXACT = 2**53
 
 _REASON = "reason:text"
+_JUDGED = "evidence:texts anchors:objects contradicts:texts why:text revision:revision"
 _FIELDS = {
     "session.opened": "name:text project:text objective:text metadata:object budget:object parent:object place:text",
     "session.renamed": "name:text project:text place:text",
@@ -36,8 +42,10 @@ _FIELDS = {
     "agent.recalled": "agent:text",
     "turn.begun": "turn:count base:count",
     "turn.aborted": _REASON,
-    "attempt.started": "command:text signature:text process:object keeper:object cwd:text phase:text",
-    "attempt.settled": "attempt:count outcome:text error:text fix:text reason:text metrics:object outputs:list",
+    "attempt.started": "command:text signature:text process:object keeper:object cwd:text phase:text revision:revision",
+    "attempt.settled": (
+        "attempt:count outcome:text error:text fix:text reason:text metrics:object outputs:list revision_after:revision"
+    ),
     "attempt.corrected": "attempt:count fix:text remark:text",
     "phase.entered": "phase:text",
     "phase.finished": "phase:text",
@@ -49,21 +57,25 @@ _FIELDS = {
     "section.written": "section:text text:text",
     "feature.listed": "feature:text text:text",
     "feature.judged": "feature:text evidence:texts",
-    "milestone.reached": "what:text finding:text evidence:texts",
+    "milestone.reached": "what:text finding:text evidence:texts revision:revision",
     "scratch.set": "key:text",
-    "finding.stated": "claim:text label:text evidence:texts anchors:objects contradicts:texts why:text",
-    "finding.relabelled": "finding:text label:text evidence:texts anchors:objects contradicts:texts why:text",
+    "finding.stated": f"claim:text label:text {_JUDGED}",
+    "finding.relabelled": f"finding:text label:text {_JUDGED}",
     "finding.challenged": "finding:text argument:text evidence:texts",
     "finding.upheld": "finding:text why:text evidence:texts",
     "hypothesis.chosen": "finding:text",
-    "evidence.recorded": "id:text kind:text argv:texts exit_code:number error:text output:text excerpt:text cwd:text",
-    "code.changed": "anchors:object",
+    "evidence.recorded": (
+        "id:text kind:text argv:texts exit_code:number error:text output:text excerpt:text cwd:text revision:revision"
+    ),
+    "code.changed": "anchors:object revision:revision commits:objects",
     "budget.set": "limits:amounts",
     "budget.sliced": "limits:amounts child:text",
-    "usage.recorded": "model:text cost:number",
+    "usage.recorded": "model:text cost:number input_tokens:number output_tokens:number counted:list",
     "gate.decided": "decision:text",
     "gate.overridden": "ground:text reason:text",
     "interruption.recorded": "cause:text message:text resets_at:moment vendor:text vendor_id:text agent:text",
+    "secret.found": "found:objects",
+    "tool.used": "tool:text paths:texts",
     "payload.erased": "count:count reason:text scope:text",
 }
 
@@ -104,6 +116,14 @@ def _are_amounts(value: Any) -> bool:
     return isinstance(value, dict) and all(_is_number(one) for one in value.values())
 
 
+def _is_revision(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    changed = value.get("changed")
+    named = all(value.get(name) is None or isinstance(value[name], str) for name in ("revision", "branch"))
+    return named and (changed is None or _are_texts(changed))
+
+
 _TESTS = {
     "text": (_is_text, "text"),
     "number": (_is_number, "a number"),
@@ -114,12 +134,14 @@ _TESTS = {
     "texts": (_are_texts, "a list of texts"),
     "objects": (_are_objects, "a list of objects"),
     "amounts": (_are_amounts, "an object of numbers"),
+    "revision": (_is_revision, "an object with revision and branch as texts, and changed as a list of texts"),
 }
 SHAPES = {
     kind: tuple((name, *_TESTS[of]) for name, _colon, of in (field.partition(":") for field in fields.split()))
     for kind, fields in _FIELDS.items()
 }
 """By kind: the name of a field, how it is tested, and what it must be."""
+_NEEDS = {kind: frozenset(KINDS[kind].needs.split()) for kind in SHAPES}
 
 
 def misfit(kind: str, data: Any) -> str:
@@ -131,6 +153,8 @@ def misfit(kind: str, data: Any) -> str:
         return "the payload must be an object"
     for name, test, wanted in shape:
         value = data.get(name)
+        if value is None and name in _NEEDS[kind]:
+            return f"{name!r} must be {wanted}, and is missing"
         if value is not None and not test(value):
             return f"{name!r} must be {wanted}, not {value!r:.60}"
     return ""

@@ -13,6 +13,7 @@ from onrecord.log.codec import GENESIS, check_header, commit_to, decode_payload,
 from onrecord.log.events import KINDS, Draft
 from onrecord.log.head import QUIET, TITLE_KINDS, Head, after, forked, fresh
 from onrecord.log.ranges import Ranges
+from onrecord.log.shapes import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,8 +29,6 @@ LEAVES_OUT = ("the search index", "the name and project of a session", "leases",
 """What a store keeps beside its logs that no log says, or that is only a way to find events."""
 PROBLEMS_LIMIT = 100
 """The most problems one report lists."""
-NONSENSE = (ValueError, LookupError, TypeError, AttributeError)
-"""What folding may raise for a log that has an intact chain but was not written by onrecord."""
 
 
 class Problem(NamedTuple):
@@ -195,7 +194,7 @@ class HeadFold:
         try:
             self._head = advance(self._head, record)
             self._quiet = QUIET[self._head.status]
-        except (OnrecordError, *NONSENSE):
+        except (OnrecordError, *UNREADABLE):
             self._certain = False
 
     def disagreement(self, head: Head) -> str:

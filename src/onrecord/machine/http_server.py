@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from onrecord.errors import InvalidInput
+from onrecord.machine.receiving import Receiving, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from starlette.types import ASGIApp
 
 BACKLOG = 2_048
 """How many clients may wait to be accepted."""
@@ -54,6 +57,15 @@ def listen(host: str, port: int) -> socket.socket:
 def url_of(listener: socket.socket, host: str) -> str:
     """The address of a listening server, as a client writes it."""
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+
+
+def config_of(application: ASGIApp, *, keep_alive_seconds: int, grace_seconds: int) -> uvicorn.Config:
+    """How a server for people and their tools treats its clients; after a signal they have so long to end."""
+    return uvicorn.Config(
+        application, http=counted(Receiving), log_level="warning", access_log=False, ws="none", lifespan="on",
+        server_header=False, proxy_headers=False, timeout_keep_alive=keep_alive_seconds,
+        timeout_graceful_shutdown=grace_seconds,
+    )  # fmt: skip
 
 
 async def serve_until_signal(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onrecord.log.shapes import UNREADABLE, misfit
 from onrecord.views.happenings import calls_of, paired
 from onrecord.views.transcript import COMMITTED, TURN_KINDS, Transcript
 
@@ -74,9 +75,25 @@ def entries_of(
     """The entries of a log, or of a part of it. A turn that began before the first event is left out.
 
     `whole` says what facts refer to. `turns_before` is how many turns each agent had before the first event; without
-    it, turns have no numbers.
+    it, turns have no numbers. An event whose payload has an unexpected form counts without it.
     """
     known = list(events)
+    try:
+        return _entries(known, whole, turns_before)
+    except UNREADABLE:
+        sound = [event._replace(data=None) if _is_odd(event) else event for event in known]
+        return _entries(sound, whole, turns_before)
+
+
+def _is_odd(event: Event) -> bool:
+    """Whether a payload has a form that this version would refuse, or items that are none."""
+    data = event.data if isinstance(event.data, dict) else {}
+    items = data.get("items") if event.kind == "turn.recorded" else [data["item"]] if "item" in data else []
+    odd = not isinstance(items, list) or not all(isinstance(item, dict) and "role" in item for item in items)
+    return odd or bool(misfit(event.kind, event.data))
+
+
+def _entries(known: list[Event], whole: Whole | None, turns_before: Mapping[str, int] | None) -> list[Entry]:
     reader = _Reader(whole, turns_before)
     reader.read(known)
     found = [*reader.turns(known), *reader.facts(known)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.log.events import TRANSCRIPT, tier_of
+from onrecord.log.shapes import UNREADABLE
 from onrecord.pages.markdown import to_html
 from onrecord.pages.text import at_clock, at_second, attribute, counted, link, seconds, short, shown, terminal
 from onrecord.pages.tools import draw_used
@@ -51,7 +52,7 @@ def fact_of(entry: Entry) -> Fact:
         return Fact("q", "", f"{_kind(entry)}: {short(data, _LINE)}")
     try:
         return _MAKERS.get(entry.kind, _generic)(data, entry)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+    except UNREADABLE:
         return _generic(data, entry)  # a log from elsewhere may have an invalid payload under a known kind
 
 

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from onrecord.log.readings import MEDIA, at_pointer
+from onrecord.log.shapes import UNREADABLE
 from onrecord.pages.markdown import to_html
 from onrecord.pages.text import attribute, shown
 
@@ -96,6 +97,6 @@ def _on_record(part: Mapping[str, Any], lines: list[str]) -> str | None:
     try:
         _position, line, pointer = part["at"]
         found = at_pointer(json.loads(lines[line]), pointer)
-    except (KeyError, IndexError, TypeError, ValueError, RecursionError):
+    except UNREADABLE:
         return None
     return found if isinstance(found, str) else None

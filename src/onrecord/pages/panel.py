@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from onrecord.log.shapes import UNREADABLE
 from onrecord.pages.facts import MARKS, proof
 from onrecord.pages.text import at_minute, at_second, link, short, shown
 from onrecord.views.attempts import status_of
@@ -101,7 +102,7 @@ def readable(draw: Callable[[], Iterable[Line]], section: str = "") -> list[Line
     """Lines; or one that says that they cannot be drawn: a log from elsewhere may have an invalid payload."""
     try:
         return list(draw())
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
+    except UNREADABLE:
         return [
             Line(section, 0, '<p class="ev">A part cannot be shown: an event on record has an invalid payload.</p>')
         ]

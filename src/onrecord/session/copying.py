@@ -26,7 +26,8 @@ from onrecord.log.items import check_item
 from onrecord.log.keyed import Keyed
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.ranges import within
-from onrecord.log.verify import NONSENSE, Verifier, advance, draft_of, erased_by
+from onrecord.log.shapes import UNREADABLE
+from onrecord.log.verify import Verifier, advance, draft_of, erased_by
 from onrecord.session.handle import Session
 from onrecord.session.moment import excuse_inherited
 from onrecord.session.retention import heirs_of, tell_heirs
@@ -265,7 +266,7 @@ class Copier:
                 check_items(record)
                 try:
                     folded = advance(folded, record)
-                except (Conflict, *NONSENSE) as problem:
+                except (Conflict, *UNREADABLE) as problem:
                     raise DamagedLog(f"{head.name!r}: position {record.position} is invalid: {problem}") from None
                 yield record, folded
             position = page[-1].position

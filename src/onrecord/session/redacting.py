@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import SessionHeld
+from onrecord.log.shapes import misfit
 from onrecord.session.funnel import EXEMPT, FOUND_KIND, KEEP, cleaned
 from onrecord.session.retention import wipe
 
@@ -61,15 +62,25 @@ class Shared(NamedTuple):
     """The same for a text that was made of these events."""
 
 
+def found_by(event: Event) -> Counter[str]:
+    """What a `secret.found` says, by rule; nothing if its payload has an unexpected form."""
+    made = Counter[str]()
+    if misfit(event.kind, event.data):
+        return made
+    for row in event.data["found"]:
+        count = row.get("count")
+        made[str(row.get("rule"))] += count if isinstance(count, int) else 0
+    return made
+
+
 def shared(session: Session, events: Iterable[Event]) -> Shared:
     """Look through events that leave this store: old ones may have secrets that the present rules know."""
     policy = session.funnel.rules.policy_of(session.log.head().project)
     cleaner = session.funnel.cleaner(policy)
     made, recorded, count = [], Counter[str](), 0
     for event in events:
-        if event.kind == FOUND_KIND and isinstance(event.data, dict) and event.data.get("policy") != KEEP:
-            for one in event.data.get("found") or ():
-                recorded[str(one["rule"])] += int(one["count"])
+        if event.kind == FOUND_KIND and event.data and event.data.get("policy") != KEEP:
+            recorded += found_by(event)
         data = event.data if event.kind in EXEMPT or event.data is None else cleaned(cleaner, event.kind, event.data)
         now = sum(cleaner.found.values())
         made.append(event._replace(data=data) if now > count else event)

@@ -14,7 +14,8 @@ from onrecord.errors import Conflict, DamagedBundle, DamagedLog, InvalidInput
 from onrecord.log.codec import as_read, check_payload, decode_payload, encode_plain
 from onrecord.log.events import KINDS, Record
 from onrecord.log.names import is_ulid
-from onrecord.log.verify import NONSENSE, Verifier, advance
+from onrecord.log.shapes import UNREADABLE
+from onrecord.log.verify import Verifier, advance
 from onrecord.session.copying import check_items
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ TYPES = {
     "session": str, "position": int, "id": str, "kind": str, "v": int, "at": int, "by": str, "run": int, "because": int,
 }  # fmt: skip
 FIELDS = tuple(TYPES)[1:]
-_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 class Checked(NamedTuple):
@@ -62,7 +62,7 @@ class Reader:
             self.session, self.name, self.lineage = _heading(json.loads(first))
         except StopIteration:
             raise DamagedBundle("the bundle is empty") from None
-        except _UNREADABLE as problem:
+        except UNREADABLE as problem:
             raise _unreadable(problem) from None
 
     @property
@@ -84,7 +84,7 @@ class Reader:
                     continue
                 record = _record(value)
                 self._digest.update(row.encode())
-            except _UNREADABLE as problem:
+            except UNREADABLE as problem:
                 raise _unreadable(problem) from None
             self.events += 1
             last = record.hash
@@ -201,7 +201,7 @@ def _advanced(head: Head | None, record: Record) -> Head:
         return advance(head, record)
     except (DamagedLog, InvalidInput) as problem:
         raise DamagedBundle(problem.message) from None
-    except (Conflict, *NONSENSE, RecursionError) as problem:
+    except (Conflict, *UNREADABLE) as problem:
         raise DamagedBundle(f"position {record.position} is invalid: {problem!s:.300}") from None
 
 

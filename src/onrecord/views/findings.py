@@ -233,7 +233,7 @@ class Findings(View):
         elif data is None:
             return
         elif event.kind == "evidence.recorded":
-            self.evidence[data["id"]] = data | stamp
+            self.evidence[data["id"]] = {"kind": "note"} | data | stamp
         elif event.kind == "code.changed":
             parts = data.get("parts", {})
             self.parts = {key: names for key, names in self.parts.items() if key not in data["anchors"]} | parts

@@ -13,7 +13,7 @@ from onrecord.lean_typing import TYPE_CHECKING, Any, ClassVar
 from onrecord.log.codec import open_header, open_record
 from onrecord.log.events import DURABLE_KINDS, KINDS, Event
 from onrecord.log.head import OPEN, QUIET, Head, after
-from onrecord.log.shapes import misfit
+from onrecord.log.shapes import UNREADABLE, misfit
 from onrecord.views.attempts import Attempts
 from onrecord.views.code import Code
 from onrecord.views.effects import Effects
@@ -42,11 +42,6 @@ LOOKED = "code.changed"
 """The kind of what a look at the worktree found. Whoever looks, the session was not at work then."""
 BODIES = frozenset(DURABLE_KINDS)
 """The kinds that `Whole` reads the payload of; of the others it reads the header only."""
-
-
-UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
-"""What a view raises for an invalid payload under a known kind. A log from elsewhere may have one, and must be readable
-all the same."""
 
 
 class Whole:

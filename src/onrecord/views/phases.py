@@ -133,7 +133,7 @@ class Phases(View):
                     "by": event.by,
                 }  # fmt: skip
             case "milestone.reached":
-                self.milestones[data["what"]] = data | stamp
+                self.milestones[data["what"]] = {"finding": None, "evidence": []} | data | stamp
 
     def _start(self, stamp: Stamp) -> None:
         self.starts.append({"position": stamp["position"], "at": stamp["at"]})

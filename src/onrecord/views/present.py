@@ -9,7 +9,7 @@ asks for one of them. Modules on this path import no `typing`: that alone would 
 from __future__ import annotations
 
 from onrecord import lean_json as json
-from onrecord.log.shapes import misfit
+from onrecord.log.shapes import UNREADABLE, misfit
 from onrecord.views.attempts import FAILED, RUNNING, Attempts
 from onrecord.views.findings import Findings, late
 from onrecord.views.gates import Gates
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Attempt, Finding, Json, Step
     from onrecord.views.view import View
 
-PRESENT_VERSION = "present.6"
+PRESENT_VERSION = "present.7"
 """Changes whenever what is kept changes its meaning."""
 CLAIM_WIDTH = 240
 """How many characters of a claim, an error or a fix are kept for advice."""
@@ -137,7 +137,7 @@ class Present:
             for name in _ROUTES.get(event.kind, ()):
                 try:
                     getattr(self, name).apply(event)
-                except (KeyError, TypeError, ValueError, AttributeError):
+                except UNREADABLE:
                     continue  # as in `Whole`: an invalid payload must not make a session unreadable
         return self
 

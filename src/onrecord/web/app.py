@@ -217,7 +217,7 @@ class Site:
             raise StoreReadOnly("this page only reads", hint="start it with writes allowed")
         try:
             form = json.loads(await request.body())
-        except ValueError:
+        except (ValueError, RecursionError):
             form = None
         if not isinstance(form, dict):
             raise InvalidInput("the request is not a JSON object")

@@ -16,6 +16,7 @@ from onrecord.errors import InvalidInput, NotFound
 from onrecord.log.codec import open_records
 from onrecord.log.names import is_ulid
 from onrecord.log.readings import at_pointer
+from onrecord.log.shapes import UNREADABLE
 from onrecord.pages.inspector import changes_table, inspector
 from onrecord.pages.lanes import Picture, draw_lanes
 from onrecord.pages.options import Options
@@ -30,7 +31,7 @@ from onrecord.web.numbering import Numbering
 from onrecord.web.past import Past
 from onrecord.web.session_page import TABS, Look
 from onrecord.web.shelf import used_of
-from onrecord.web.sturdy import WRONG, sturdy
+from onrecord.web.sturdy import sturdy
 from onrecord.web.timeline import STRETCH, Stretch, stretch, stretch_of
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class Desk:
                     picture = Picture()
                     records = self._records.store.read(session.id, upto=head.position, bodies=BODIES)
                 for event in open_records(records):
-                    with suppress(*WRONG):
+                    with suppress(*UNREADABLE):
                         picture.apply(event)
                 self._pictures[session.id] = head.position, picture
                 while len(self._pictures) > OPEN_SESSIONS:
@@ -232,7 +233,7 @@ class Desk:
         what = []
         if 1 < position <= EXPLAINED:
             before, after = self._past.at(session.id, position - 1), self._past.at(session.id, position)
-            with suppress(*WRONG):
+            with suppress(*UNREADABLE):
                 what = changes(before, after, [])
         return inspector(event, verified=verified, changes=what)
 

@@ -14,9 +14,9 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from onrecord.log.codec import open_records
+from onrecord.log.shapes import UNREADABLE
 from onrecord.views.conversations import Conversations
 from onrecord.views.transcript import SHARED_KINDS
-from onrecord.web.sturdy import WRONG
 
 if TYPE_CHECKING:
     from onrecord.log.item_values import Item
@@ -58,7 +58,7 @@ class Mirrored:
                 self._pass(event.position)
                 try:
                     self._fold.apply(event)
-                except WRONG:
+                except UNREADABLE:
                     continue
                 self._count()
             self._seen = found[-1].position if len(found) == PAGE else upto

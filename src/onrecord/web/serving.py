@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import uvicorn
-
-from onrecord.machine.http_server import serve_until_signal
+from onrecord.machine.http_server import config_of, serve_until_signal
 
 if TYPE_CHECKING:
     import socket
@@ -23,8 +21,5 @@ SHUTDOWN_SECONDS = 2
 
 def serve(site: Site | Tenants, listener: socket.socket, announce: Callable[[], None]) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    config = uvicorn.Config(
-        site.application(), log_level="warning", access_log=False, ws="none", lifespan="on", server_header=False,
-        proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-    )  # fmt: skip
+    config = config_of(site.application(), keep_alive_seconds=KEEP_ALIVE_SECONDS, grace_seconds=SHUTDOWN_SECONDS)
     asyncio.run(serve_until_signal(config, listener, announce, stop=site.end_streams))

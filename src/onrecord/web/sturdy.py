@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onrecord.log.shapes import UNREADABLE
 from onrecord.pages.text import link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
-"""What code raises that reads a value of an unexpected shape."""
 
 
 def sturdy(make: Callable[[], str], position: int = 0) -> str:
     """What `make` renders; if it cannot read the record, a sentence that says so."""
     try:
         return make()
-    except WRONG:
+    except UNREADABLE:
         where = f"the event at {link(position)}" if position else "an event"
         return f'<p class="empty">This part cannot be shown: {where} has an unexpected form. The raw log has it.</p>'

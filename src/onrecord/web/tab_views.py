@@ -11,6 +11,7 @@ from onrecord.agents import pricing
 from onrecord.pages.attempts import attempts_table, metric_plots
 from onrecord.pages.board import findings_board
 from onrecord.pages.costs import UsageRow, usage_table
+from onrecord.pages.entries import entries_of
 from onrecord.pages.files import edits_of, files_list
 from onrecord.pages.frame import empty
 from onrecord.pages.panel import note_text
@@ -18,7 +19,6 @@ from onrecord.pages.text import at_minute, at_second, attribute, link, short, sh
 from onrecord.session.reading import recent
 from onrecord.views.note import is_unwritten, note
 from onrecord.views.transcript import TURN_KINDS
-from onrecord.web.timeline import entries_among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,7 +103,7 @@ def files(look: Look) -> str:
     """The files that changed during the work, as far as the record says."""
     found = look.session.log.newest((*TURN_KINDS, "tool.used"), upto=look.position, page=EVENTS_SHOWN)
     events = list(islice(found, EDITS_READ))[::-1]
-    drawn = files_list(look.whole, edits_of(entries_among(events, look.whole, None), look.whole))
+    drawn = files_list(look.whole, edits_of(entries_of(events, look.whole, None), look.whole))
     first = f"Edits by tools are listed from position {events[0].position:,} on." if len(events) >= EDITS_READ else ""
     return drawn + (f'<p class="ev">{first}</p>' if first else "")
 

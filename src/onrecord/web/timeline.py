@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.log.codec import open_records
-from onrecord.log.shapes import misfit
 from onrecord.pages.entries import Entry, entries_of
 from onrecord.pages.timeline import draw_entry
 from onrecord.views.transcript import COMMITTED, TURN_KINDS
-from onrecord.web.sturdy import WRONG, sturdy
+from onrecord.web.sturdy import sturdy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,7 +78,7 @@ def _complete(
 ) -> tuple[list[Entry], bool]:
     """The entries of these events, with what comes later and belongs to them; and whether that is all there can be."""
     upto, page = whole.position, AHEAD
-    found = entries_among(events, whole, turns_before)
+    found = entries_of(events, whole, turns_before)
     while _is_cut(found, last):
         seen = events[-1].position
         if seen >= upto or page > AHEAD_LIMIT:
@@ -89,25 +88,8 @@ def _complete(
             return found, False
         events += open_records(more)
         page *= 4
-        found = entries_among(events, whole, turns_before)
+        found = entries_of(events, whole, turns_before)
     return found, True
-
-
-def entries_among(events: list[Event], whole: Whole, turns_before: Mapping[str, int] | None) -> list[Entry]:
-    """The entries of these events; an event whose payload has an unexpected form counts without it."""
-    try:
-        return entries_of(events, whole, turns_before)
-    except WRONG:
-        known = [event._replace(data=None) if _is_odd(event) else event for event in events]
-        return entries_of(known, whole, turns_before)
-
-
-def _is_odd(event: Event) -> bool:
-    """Whether a payload has a form that this version would refuse, or items that are none."""
-    data = event.data if isinstance(event.data, dict) else {}
-    items = data.get("items") if event.kind == "turn.recorded" else [data["item"]] if "item" in data else []
-    odd = not isinstance(items, list) or not all(isinstance(item, dict) and "role" in item for item in items)
-    return odd or bool(misfit(event.kind, event.data))
 
 
 def _is_cut(found: list[Entry], last: int) -> bool:

@@ -9,7 +9,8 @@ import uvicorn
 import uvloop
 
 from onrecord.machine.http_server import serve_until_signal, url_of
-from onrecord.rollout.server.receiving import receiving
+from onrecord.machine.receiving import counted
+from onrecord.rollout.server.receiving import Receiving
 
 if TYPE_CHECKING:
     import socket
@@ -37,7 +38,7 @@ def serve(proxy: Proxy, listener: socket.socket, announce: Callable[[str], None]
 def config_of(application: ASGIApp, drain_seconds: int) -> uvicorn.Config:
     """How the server treats its clients."""
     return uvicorn.Config(
-        application, http=receiving(), log_level="warning", access_log=False, ws="none", lifespan="on",
+        application, http=counted(Receiving), log_level="warning", access_log=False, ws="none", lifespan="on",
         server_header=False, proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=drain_seconds,
     )  # fmt: skip

@@ -6,10 +6,9 @@ import asyncio
 from secrets import compare_digest
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from starlette.responses import JSONResponse
 
-from onrecord.machine.http_server import serve_until_signal
+from onrecord.machine.http_server import config_of, serve_until_signal
 
 if TYPE_CHECKING:
     import socket
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 2
 """How long open streams may take to end after Ctrl-C."""
+KEEP_ALIVE_SECONDS = 5
 PATH = "/mcp"
 
 
@@ -56,8 +56,5 @@ def app(service: Service, token: str) -> Any:
 
 def serve(service: Service, listener: socket.socket, token: str, announce: Callable[[], None]) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    config = uvicorn.Config(
-        app(service, token), log_level="warning", access_log=False, lifespan="on",
-        timeout_graceful_shutdown=GRACE_SECONDS, ws="none",
-    )  # fmt: skip
+    config = config_of(app(service, token), keep_alive_seconds=KEEP_ALIVE_SECONDS, grace_seconds=GRACE_SECONDS)
     asyncio.run(serve_until_signal(config, listener, announce))

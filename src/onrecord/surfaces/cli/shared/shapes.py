@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onrecord.log.readings import MEDIA, rows_of
+from onrecord.log.shapes import UNREADABLE
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.views.render import iso
 from onrecord.views.spend import ROW
@@ -65,8 +66,10 @@ def describe(event: Event) -> str:
         return "(erased)"
     if not isinstance(data, dict):
         return str(data)[:_LONG_ENOUGH]
-    maker = _MAKERS.get(event.kind)
-    return (maker(data) if maker else _generic(data))[:_LONG_ENOUGH]
+    try:
+        return _MAKERS.get(event.kind, _generic)(data)[:_LONG_ENOUGH]
+    except UNREADABLE:  # a log from elsewhere may have an invalid payload under a known kind
+        return _generic(data)[:_LONG_ENOUGH]
 
 
 def item_line(item: Item) -> str:

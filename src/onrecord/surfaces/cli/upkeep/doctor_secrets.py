@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from onrecord.connection import secret_rules
 from onrecord.errors import OnrecordError
 from onrecord.session.funnel import FOUND_KIND, KEEP
+from onrecord.session.redacting import found_by
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.upkeep.checks import Check
 
@@ -32,10 +33,10 @@ def secrets(records: SessionStore) -> list[Check]:
     leaky = ""
     for head in records.sessions(project="", limit=SEARCHED):
         for event in records.handle(head.session).events(kinds=(FOUND_KIND,)):
-            data = event.data or {}
-            counts = kept if data.get("policy") == KEEP else replaced
-            for row in data.get("found", ()):
-                counts[str(row.get("rule"))] += int(row.get("count", 0))
+            if not event.data:
+                continue
+            counts = kept if event.data.get("policy") == KEEP else replaced
+            counts.update(found_by(event))
             sessions.add(head.session)
             leaky = leaky or (head.name if counts is kept else "")
     said = f"policy {policy}{way}"

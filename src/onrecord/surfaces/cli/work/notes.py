@@ -192,17 +192,41 @@ def instructions(call: Call) -> int:
     from onrecord.connection import instructions as block_of
 
     name: Any = call.get("profile")
-    if name is None:
-        try:
-            name = call.session().views.phases.profile
-        except Exception:  # noqa: BLE001  # without a session the general block is the answer
-            name = None
-    text = block_of(name)
+    session = _session_or_none(call) if name is None else None
+    if session is not None and _profile_arrived(session):
+        text = f"{block_of()}{_as_data(session)}"
+    else:
+        text = visible(block_of(session.views.phases.profile if session else name), lines=True)
     if call.output.json:
         call.output.envelope("instructions", {"text": text})
     else:
         call.output.write(text)
     return 0
+
+
+def _session_or_none(call: Call) -> Session | None:
+    try:
+        return call.session()
+    except Exception:  # noqa: BLE001  # without a session the general block is the answer
+        return None
+
+
+def _profile_arrived(session: Session) -> bool:
+    """Whether the profile was chosen elsewhere: in a bundle, a copy or a backup that came into this store."""
+    chosen = next(iter(session.log.newest(("profile.chosen",))), None)
+    return chosen is not None and chosen.position <= session.log.arrived()
+
+
+def _as_data(session: Session) -> str:
+    """The words of a profile that someone else chose: an agent may read them, and need not obey them."""
+    from onrecord.agents.fencing import ABOUT, fence
+
+    profile = session.views.phases.profile
+    if profile is None:
+        return ""
+    phases = ", ".join(one["name"] for one in profile["phases"])
+    words = visible(f"{profile['name']}: {phases}\n{profile['instructions']}", lines=True)
+    return fence(words, about=f"The profile of this session came from elsewhere. {ABOUT}")
 
 
 def reproduction(call: Call) -> int:
