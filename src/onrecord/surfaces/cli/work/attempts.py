@@ -167,7 +167,7 @@ def _list(call: Call, words: list[str]) -> int:
         return 0
     names = metric_names(attempts, METRIC_COLUMNS)
     call.output.table(
-        (">#", "!status", "*command", *(f">{name}" for name in names), "result", "evidence", "when"),
+        (">#", "!status", "*command", *(f">{name}" for name in names), "result", "~evidence", "when"),
         [_row(call, one, names) for one in attempts],
     )
     for one in attempts:
