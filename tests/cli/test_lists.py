@@ -35,6 +35,7 @@ def story(tmp_path_factory, bytecode) -> Command:
     command.ok("attempt", "fail", "1", "--error", f"AssertionError: 403 {HOSTILE}", "--fix", CLAIM)
     command.ok("attempt", "start", "--", "make", "train")
     command.ok("attempt", "succeed", "2", "--metric", "loss=0.25", "--metric", "accuracy=0.875")
+    command.ok("run", "--", "true")
     command.ok(
         "evidence", "add", "https://ci.example/runs/17/logs/" + "deep/" * 30, "--kind", "url", "--id", "url-of-ci-run"
     )
@@ -99,6 +100,13 @@ def test_keys_and_statuses_are_never_cut(story, name, columns):
         assert whole or (len(key) > columns - 16 and key in folded), (key, lines)
     for status in statuses:
         assert any(re.search(rf"(^|\s){re.escape(status)}(\s|$|,)", line) for line in lines), (status, lines)
+
+
+@pytest.mark.parametrize("columns", WINDOWS[1:])
+def test_the_evidence_of_an_attempt_can_be_cited(story, columns):
+    """From 80 columns on, a list of attempts has the id of the captured output on one line: it is what a person copies."""
+    (captured,) = (one["evidence"] for one in story.data("attempt", "list", kind="attempts") if one.get("captured"))
+    assert any(captured in line for line in shown_lines(story, ["attempt", "list"], columns))
 
 
 @pytest.mark.parametrize("columns", WINDOWS)

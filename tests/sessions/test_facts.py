@@ -206,6 +206,7 @@ def test_search_finds_transcript_and_facts(records):
         ("work", "session.opened"), ("work", "turn.recorded"), ("work", "decision.made")
     }  # fmt: skip
     assert all("membership" in hit.snippet for hit in found)
+    assert not any("user" in hit.snippet for hit in found if hit.event.kind == "turn.recorded"), "a role is not said"
     assert {hit.session.name for hit in records.search("member")} == {"work", "other"}
     assert [hit.event.kind for hit in records.search("row first", session="work")] == ["decision.made"]
     assert records.search("membership", session="other")[0].event.data["text"] == "no membership here"

@@ -30,6 +30,19 @@ def text_of(data: Any) -> str:
     return "\n".join(found)
 
 
+def said_in(data: Any) -> str:
+    """What the items of a payload say, without their roles; the whole text of any other payload."""
+    items = data.get("items", [data.get("item")]) if isinstance(data, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        return text_of(data)
+    found: list[str] = []
+    try:
+        _collect([list(spoken(item)) for item in items], found)
+    except (AttributeError, TypeError):
+        return text_of(data)  # of a log from elsewhere, whose items are in another form
+    return "\n".join(found)
+
+
 def spoken(item: Item) -> Iterator[Any]:
     """What an item says: its texts, and the names and arguments of its calls."""
     content = item.get("content")

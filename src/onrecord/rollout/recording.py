@@ -12,7 +12,7 @@ it, every step here raises `LeaseLost` and changes nothing.
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from onrecord.errors import (
     Conflict,
@@ -32,7 +32,7 @@ from onrecord.session.budget import usage_of
 from onrecord.session.turns import refuse_exhausted, stop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from onrecord.log.events import Draft, Event
     from onrecord.rollout.lane import Frozen
@@ -41,14 +41,25 @@ if TYPE_CHECKING:
     from onrecord.rollout.turns import ChatRequest, Reply, Span, Tokenizer, TurnRecord
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
+    from onrecord.views.values import Json
 
 POLICY_AGENT = "policy"
 """The default lane of a rollout."""
-SAMPLE_OPTIONS = ("merge", "max_seq_len", "past_length")
 REWARD = "reward"
 """The name of the reward that a trainer uses; others are kept beside it."""
 REASON_LIMIT = 2_000
 """The longest recorded reason of a failure, in characters."""
+
+
+class SampleOptions(TypedDict, total=False):
+    """How samples are made; `samples.assemble` explains the options."""
+
+    merge: bool
+    max_seq_len: int | None
+    past_length: bool
+
+
+SAMPLE_OPTIONS = tuple(SampleOptions.__annotations__)
 
 
 class Intent(NamedTuple):
@@ -71,7 +82,7 @@ def open_rollout(
     *,
     agent: str = POLICY_AGENT,
     policy: Policy | None = None,
-    metadata: dict[str, Any] | None = None,
+    metadata: Mapping[str, Json] | None = None,
     create: bool = True,
     takeover: bool = False,
     lease_seconds: float = LEASE_SECONDS,
@@ -342,7 +353,7 @@ class Rollout:
 
     # Samples
 
-    def freeze(self, **options: Any) -> Frozen:
+    def freeze(self, **options: Unpack[SampleOptions]) -> Frozen:
         """Freeze the samples for the trainer: from now on every reader gets the same bytes.
 
         Options are `merge`, `max_seq_len` and `past_length` of `samples.assemble`, and are recorded. Freezing again
@@ -435,7 +446,7 @@ def branch(session: Session, lane: Lane, name: str, turns: int | None = None) ->
     return session.fork(name, lane.commits[count - 1] if count else 1, agent=lane.agent)
 
 
-def lane_samples(session: Session, lane: Lane, **options: Any) -> list[Sample]:
+def lane_samples(session: Session, lane: Lane, **options: Unpack[SampleOptions]) -> list[Sample]:
     """The samples of a lane. If it was frozen, these are the frozen ones, and `options` are ignored."""
     from onrecord.rollout.samples import check_digest
 
@@ -446,7 +457,7 @@ def lane_samples(session: Session, lane: Lane, **options: Any) -> list[Sample]:
     return made
 
 
-def _assembled(session: Session, lane: Lane, **options: Any) -> list[Sample]:
+def _assembled(session: Session, lane: Lane, **options: Unpack[SampleOptions]) -> list[Sample]:
     from onrecord.rollout.samples import assemble
 
     made = assemble(lane.standing(), session=session.id, **options)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from onrecord.log.item_values import Json
     from onrecord.rollout.turns import TurnRecord
 
 _NUMBERED = {origin: bytes([number]) for number, origin in enumerate(ORIGINS)}
@@ -60,7 +61,7 @@ class Sample:
     """The reward of each of its turns."""
     group: str = ""
     """Which samples are compared with each other: `group` in the metadata of the session."""
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Json] = field(default_factory=dict)
     """The metadata of the session."""
 
     @property
@@ -73,7 +74,7 @@ class Sample:
         """How many tokens come before the first sampled one (all of them if none was sampled)."""
         return int(self.loss_mask.argmax()) if self.loss_mask.any() else len(self.tokens)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Json]:
         """Everything but the arrays, as JSON."""
         return self.identity() | {
             "discarded_tokens": self.discarded_tokens, "shared_length": self.shared_length,
@@ -81,7 +82,7 @@ class Sample:
             "rewards": self.rewards, "turn_rewards": self.turn_rewards, "group": self.group, "metadata": self.metadata,
         }  # fmt: skip
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """The part of that which the digest covers. It never changes, or frozen samples could not be read any more."""
         return {
             "session": self.session, "index": self.index, "status": self.status, "length": len(self.tokens),

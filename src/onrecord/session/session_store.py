@@ -249,7 +249,7 @@ class SessionStore:
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
     ) -> list[Found]:
         """Events of transcript and facts that have all words of the query. `project` "" means every project."""
-        from onrecord.log.text import text_of
+        from onrecord.log.text import fits, said_in, text_of, words_of
 
         within = self.find(session).session if session else None
         places = [None] if within else (self.project, *self.also) if project is None else [project or None]
@@ -258,7 +258,9 @@ class SessionStore:
         for hit in hits[:limit]:
             (record,) = self.store.read(hit.session, after=hit.position - 1, upto=hit.position)
             event = open_record(record)
-            found.append(Found(self.store.head(hit.session), event, snippet(text_of(event.data), query)))
+            said = said_in(event.data)
+            shown = said if fits(words_of(said), words_of(query)) else text_of(event.data)
+            found.append(Found(self.store.head(hit.session), event, snippet(shown, query)))
         return found
 
     def usage(self, *, project: str | None = None, session: str | None = None, since: int = 0) -> Iterator[Used]:

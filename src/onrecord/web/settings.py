@@ -81,6 +81,6 @@ class Settings(NamedTuple):
             )
         if self.allow_writes:
             raise InvalidInput(
-                "a page of many tenants can only read: what anybody does there would be recorded under your name",
+                "a page of many tenants can only read: what its users do would be recorded under your name",
                 hint="start one server per tenant for people who act",
             )

@@ -171,7 +171,7 @@ PROXY = (
     Option("--abort-policy", "serve: for an aborted turn (default: retry)", "POLICY",
            choices=("retry", "continue", "pass", "503")),
     Option("--retries", "serve: retries of an aborted turn (default: 8)", "N"),
-    Option("--branches", "serve: record edits, subagents and further answers as branches"),
+    Option("--branches", "serve: record edits, subagents and n answers as branches"),
     Option("--whole-streams", "serve: send chunks only after the commit"),
     Option("--matcher", "serve: strict, loose_reasoning (default), loose_tool_call, role_content_only, or "
            "module:name", "MATCHER"),
