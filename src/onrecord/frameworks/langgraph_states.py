@@ -121,8 +121,8 @@ class Node:
         self._state: State | None = None
         self.run: Any = put["metadata"].get("run_id") if "metadata" in put else None
         if self.run is None and base is not None:
-            gone = (*put.get("no_metadata", ()), *shape.get("no_metadata", ()))
-            self.run = None if "run_id" in gone else base.run
+            gone = "run_id" in put.get("no_metadata", ()) or "run_id" in shape.get("no_metadata", ())
+            self.run = None if gone else base.run
         self.hidden = False
         """Deleted, and still needed by checkpoints that continue it."""
 
