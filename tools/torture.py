@@ -54,6 +54,10 @@ STORES = {
     "our strands": Store(f"{DRIVERS}.our_strands:OurStrandsDriver", ("strands-agents==1.62.0",)),
     "our claude-agent-sdk": Store(f"{DRIVERS}.our_claude:OurClaudeDriver", ("claude-agent-sdk==0.2.182",)),
     "our pydantic-ai": Store(f"{DRIVERS}.our_pydantic_ai:OurPydanticDriver", ("pydantic-ai-slim==2.66.0",)),
+    "agent-framework": Store(f"{DRIVERS}.agent_framework:FileHistoryDriver", ("agent-framework-core==1.23.0",)),
+    "our agent-framework": Store(
+        f"{DRIVERS}.agent_framework:OurAgentFrameworkDriver", ("agent-framework-core==1.23.0",)
+    ),
 }
 
 

@@ -70,6 +70,8 @@ def test_bad_input_is_an_error_of_mcp_and_writes_nothing(tmp_path):
         events = OnrecordEventStore("server", store)
         await events.store_event("a", told(0))
         wrong: Any = {"jsonrpc": "2.0"}
+        with pytest.raises(MCPError, match=r"takes a store, not dict \[invalid_input\]; pass onrecord.connect"):
+            OnrecordEventStore("x", wrong)
         with pytest.raises(MCPError, match=r"not str and dict \[invalid_input\]"):
             await events.store_event("a", wrong)
         long = JSONRPCNotification(jsonrpc="2.0", method="x", params={"text": "x" * 70_000_000})

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from langchain_core.messages import BaseMessage
 
 from onrecord.frameworks.conversation import as_line, row
-from onrecord.frameworks.langgraph_states import SHAPED, Listed, later_than
+from onrecord.frameworks.langgraph_states import SHAPED, later_than
 from onrecord.frameworks.langgraph_steps import WHOLE_EVERY, WHOLE_LIMIT
 from onrecord.frameworks.langgraph_values import POOLED, TAG, VALUE, neutral, snapshot
+from onrecord.frameworks.lists import Listed
 from onrecord.frameworks.parsing import parsed
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def _set(put: dict[str, Any], name: str, value: Any) -> None:
         put[name] = value
 
 
-def _add_value(put: dict[str, Any], channel: str, old: str | Listed | None, value: Any, pooling: Pooling) -> None:
+def _add_value(put: dict[str, Any], channel: str, old: str | Listed[Ref] | None, value: Any, pooling: Pooling) -> None:
     """A channel's new value, if it differs: a text; of a list, how many elements stay, and those that follow."""
     if type(value) is not list:
         text = pooling.text(value)

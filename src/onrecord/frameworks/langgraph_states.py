@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.frameworks.langgraph_steps import filled, from_runs, runs_of
 from onrecord.frameworks.langgraph_values import POOLED, TAG, VALUE
+from onrecord.frameworks.lists import Listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from onrecord.frameworks.langgraph_values import Ref
 
 STATES_EVERY = 32
@@ -24,35 +23,13 @@ Key = tuple[str, str]
 """Namespace and id of a checkpoint."""
 
 
-class Listed:
-    """A list that shares its beginning with the list it continues."""
-
-    __slots__ = ("buffer", "length")
-
-    def __init__(self, buffer: list[Ref], length: int) -> None:
-        self.buffer, self.length = buffer, length
-
-    def followed_by(self, kept: int, more: Sequence[Ref]) -> Listed:
-        """The list with its first `kept` elements and then `more`."""
-        if kept == len(self.buffer):
-            self.buffer.extend(more)
-            return Listed(self.buffer, kept + len(more))
-        if self.buffer[kept : kept + len(more)] == more:
-            return Listed(self.buffer, kept + len(more))  # the same list was asked for before
-        return Listed([*self.buffer[:kept], *more], kept + len(more))
-
-    def refs(self) -> list[Ref]:
-        """Its elements."""
-        return self.buffer[: self.length]
-
-
 class State:
     """What a checkpoint holds, as texts."""
 
     __slots__ = ("metadata", "rest", "seen", "values", "versions")
 
     def __init__(self) -> None:
-        self.values: dict[str, str | Listed] = {}
+        self.values: dict[str, str | Listed[Ref]] = {}
         self.versions: dict[str, Any] = {}
         self.seen: dict[str, Any] = {}
         self.metadata: dict[str, Any] = {}
@@ -70,7 +47,7 @@ class State:
         versions = self.versions.values()
         return max(versions) if versions and all(type(one) is int for one in versions) else None
 
-    def list_of(self, channel: str) -> Listed:
+    def list_of(self, channel: str) -> Listed[Ref]:
         """The list in a channel, to be continued."""
         old = self.values.get(channel)
         return old if isinstance(old, Listed) else Listed([], 0)
@@ -144,8 +121,8 @@ class Node:
         self._state: State | None = None
         self.run: Any = put["metadata"].get("run_id") if "metadata" in put else None
         if self.run is None and base is not None:
-            gone = (*put.get("no_metadata", ()), *shape.get("no_metadata", ()))
-            self.run = None if "run_id" in gone else base.run
+            gone = "run_id" in put.get("no_metadata", ()) or "run_id" in shape.get("no_metadata", ())
+            self.run = None if gone else base.run
         self.hidden = False
         """Deleted, and still needed by checkpoints that continue it."""
 

@@ -26,10 +26,11 @@ from onrecord.frameworks.langgraph_puts import (
     unshaped_writes,
     writes_of,
 )
-from onrecord.frameworks.langgraph_states import Listed, Node
+from onrecord.frameworks.langgraph_states import Node
 from onrecord.frameworks.langgraph_steps import filled, ids_of, pooled_writes, step_of
 from onrecord.frameworks.langgraph_values import Pool, Values, fresh
 from onrecord.frameworks.listing import listed, opened_with
+from onrecord.frameworks.lists import Listed
 from onrecord.log.names import ID_LIMIT, link_id
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from onrecord.frameworks.langgraph_puts import Put
     from onrecord.frameworks.langgraph_states import Key
+    from onrecord.frameworks.langgraph_values import Ref
     from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
@@ -223,7 +225,7 @@ class Thread(Conversation):
                 return id_
         return None
 
-    def value(self, kept: str | Listed) -> Any:
+    def value(self, kept: str | Listed[Ref]) -> Any:
         """The value of a channel."""
         if not isinstance(kept, Listed):
             return self.text(kept)

@@ -15,7 +15,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -308,7 +308,7 @@ class Values:
         whole = _DEFAULTS[of].copy()
         for name in _FRESH[of]:
             if name not in said:
-                whole[name] = copy(whole[name])
+                whole[name] = whole[name].copy()
         extra = {} if said.keys() <= whole.keys() else {name: said.pop(name) for name in [*said] if name not in whole}
         whole.update(said)
         _SET(made, "__dict__", whole)

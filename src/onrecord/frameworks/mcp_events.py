@@ -9,7 +9,7 @@ thread: the event loop is never blocked.
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,7 +27,7 @@ with required("mcp", "mcp mcp_types", "2.3"):
     from pydantic import BaseModel
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from mcp.server.streamable_http import EventCallback, EventId, StreamId
     from mcp_types import JSONRPCMessage
@@ -44,7 +44,8 @@ class OnrecordEventStore(EventStore):
     """The events of a server's streams, kept in one session."""
 
     def __init__(self, name: str, store: SessionStore) -> None:
-        self._kept = Conversation(store, FRAMEWORK, name)
+        with _speaking():
+            self._kept = Conversation(store, FRAMEWORK, name)
 
     async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
         """Keep an event and return its number."""
@@ -93,9 +94,16 @@ class OnrecordEventStore(EventStore):
 
 
 async def _awaited(call: Callable[[], R]) -> R:
-    """Run a call on a thread; our errors become errors of MCP, whose data has our code and hint."""
-    try:
+    """Run a call on a thread; our errors become errors of MCP."""
+    with _speaking():
         return await settled(call)
+
+
+@contextmanager
+def _speaking() -> Iterator[None]:
+    """Our errors as errors of MCP, whose data has our code and hint."""
+    try:
+        yield
     except OnrecordError as problem:
         mine = theirs(problem, MCPError)
         about = {"code": problem.code, "hint": problem.hint}

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import sha256
+from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +31,7 @@ from onrecord.frameworks.conversation import (
 )
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, opened_with, replay
+from onrecord.frameworks.lists import Listed
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.pydantic_messages import reading
 from onrecord.frameworks.requiring import required
@@ -84,10 +86,10 @@ class Steps(Conversation):
         self.runs: dict[str, Any] = {}
         self.steps: dict[str, dict[str, str]] = {}
         self.pool: dict[str, str] = {}
-        self.digests: dict[str, str] = {}
-        """The digest of each message in the pool."""
+        self._digests: dict[str, str] = {}
+        self._digested = 0
         self.snapshots: dict[str, list[dict[str, Any]]] = {}
-        self.last: list[str] = []
+        self.last: Listed[str] = Listed([], 0)
         """The messages of the last snapshot."""
         self.records: dict[str, Any] = {}
         """The newest record of each tool effect."""
@@ -105,9 +107,16 @@ class Steps(Conversation):
             self.steps.setdefault(run, {})[keys[0]] = lines[0]
         elif step == _SNAPSHOT:
             self.pool.update(zip(keys[1:], lines[1:], strict=True))
-            self.digests.update((line, key.partition(_AGAIN)[0]) for key, line in zip(keys[1:], lines[1:], strict=True))
-            self.last = self.last[: data["keep"]] + data["add"]
-            self.snapshots.setdefault(run, []).append({**json.loads(lines[0]), "messages": self.last})
+            self.last = self.last.followed_by(data["keep"], data["add"])
+            self.snapshots.setdefault(run, []).append({**parsed(lines[0]), "messages": self.last})
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digest of each message in the pool. Only writers need it."""
+        for key, line in islice(self.pool.items(), self._digested, None):
+            self._digests[line] = key.partition(_AGAIN)[0]
+        self._digested = len(self.pool)
+        return self._digests
 
     def _apply_effect(self, event: Event, data: dict[str, Any]) -> None:
         super()._apply_effect(event, data)
@@ -292,8 +301,9 @@ class OnrecordStepStore:
         def make(kept: Steps) -> list[Draft]:
             if _is_old(snapshot.idempotency_key, kept.snapshots.get(snapshot.run_id, [])):
                 return []
-            names = _names([kept.digests.get(line) or _digest(line) for line in lines])
-            keep = _shared(kept.last, names)
+            known = kept.digests
+            names = _names([known.get(line) or _digest(line) for line in lines])
+            keep = _shared(kept.last.refs(), names)
             new = {name: at for at, name in enumerate(names) if name not in kept.pool}
             rows = [
                 read_row(number, name, said)
@@ -314,7 +324,7 @@ class OnrecordStepStore:
         with kept.lock:
             wanted = [one for one in kept.snapshots.get(run_id, []) if interrupted or one["state"] == "complete"]
             found = [
-                {**one, "messages": f"[{','.join(kept.pool[name] for name in one['messages'])}]"}
+                {**one, "messages": f"[{','.join(kept.pool[name] for name in one['messages'].refs())}]"}
                 for one in (wanted[-1:] if latest else wanted)
             ]
         from datetime import datetime

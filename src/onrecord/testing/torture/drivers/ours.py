@@ -25,8 +25,8 @@ class Ours(Driver):
     durability = "full"
 
     def __init__(self, directory: str) -> None:
-        super().__init__(directory)
         self.store = store_in(directory, self.durability)
+        super().__init__(directory)
 
     def sessions(self, limit: int) -> list[str]:
         return [head.name for head in self.store.sessions(limit=min(limit, PAGE_LIMIT))]
