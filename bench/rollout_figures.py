@@ -12,7 +12,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -168,42 +167,37 @@ def balanced(place: Path, *, quick: bool) -> list[Figure]:
 
     Engine and agents need processors too. So each proxy gets the same small share of one (`SHARE`), and engine and
     agents go first, where the system allows that: then the proxies are the limit, as they are on a machine with enough
-    processors. How far the machine
-    itself lets two such servers get is measured in the same run, with engines in place of proxies: they record nothing
-    and share nothing.
+    processors. How far the machine itself lets two such servers get is measured in the same run, with engines in place
+    of proxies: they record nothing and share nothing. One and two take turns in every round, and a figure is the median
+    of the rounds: what else runs on the machine changes from one minute to the next.
     """
-    sessions, turns = (16, 6) if quick else (32, 20)
+    sessions, turns, rounds = (16, 6, 2) if quick else (32, 20, 5)
     tokenizer = make(place / "tokenizer")
-    found, own = [], []
-    with going_first():
-        engine = _engine("--latency", "0.005", "--tokens", "32")
-    with engine:
-        for count in (1, 2):
-            store = place / f"store{count}.db"
-            servers = [proxy(store, engine.url, tokenizer, *DIALECT) for _ in range(count)]
-            found.append(_shared(servers, Talk([server.url for server in servers], sessions, turns)))
-            servers = [_engine("--latency", "0.005", "--tokens", "1000") for _ in range(count)]
-            urls, lengths = [server.url for server in servers], [64] * turns
-            own.append(_shared(servers, Talk(urls, sessions, turns, direct=True, lengths=lengths)))
-    rates, costs = [one.rate for one in found], [one.cost for one in found]
-    gain, limit = rates[1] / rates[0], own[1].rate / own[0].rate
-    retries, limited = sum(one.retries for one in found), all(one.limited for one in found)
-    name = f"random routing over two proxies, {sessions * turns:,} turns"
-    share = f"each with {SHARE:.0%} of a processor" if limited else f"on {os.cpu_count()} cores"
-    return [
-        Figure(
-            f"{name}: turns a second, of one proxy", gain, "x", 1.5, at_least=True,
-            detail=f"{rates[1]:.0f}/s against {rates[0]:.0f}/s, {share}, {retries} retries",
-        ),
-        Figure(
-            f"{name}: capacity by processor time, of one proxy", 2 * costs[0] / costs[1], "x",
-            detail=f"{costs[0] * 1e3:.2f} ms a turn in one, {costs[1] * 1e3:.2f} ms in two",
-        ),
-        Figure(
-            f"{name}: turns a second, of what two servers that record nothing gain", gain / limit, "x",
-            detail=f"they reach {limit:.2f}x of one: {own[1].rate:.0f}/s against {own[0].rate:.0f}/s; likewise",
-        ),
-    ]  # fmt: skip
+    found: dict[tuple[str, int], list[Shared]] = {(what, count): [] for what in (PROXY, ENGINE) for count in (1, 2)}
+    with ExitStack() as running:
+        with going_first():
+            engine = running.enter_context(_engine("--latency", "0.005", "--tokens", "32"))
+        servers = {}
+        for what, count in found:
+            started = [
+                proxy(place / f"store{count}.db", engine.url, tokenizer, *DIALECT) if what == PROXY
+                else _engine("--latency", "0.005", "--tokens", "1000")
+                for _ in range(count)
+            ]  # fmt: skip
+            servers[what, count] = [running.enter_context(server) for server in started]
+
+        def load(what: str, count: int, turns: int) -> Talk:
+            urls = [server.url for server in servers[what, count]]
+            return Talk(urls, sessions, turns, direct=what == ENGINE, lengths=[64] * turns if what == ENGINE else [])
+
+        for what, count in found:
+            asyncio.run(talk(load(what, count, 3)))  # warm
+        limited = [running.enter_context(_limited(server)) for each in servers.values() for server in each]
+        for _ in range(rounds):
+            for (what, count), reached in found.items():
+                reached.append(_shared(servers[what, count], load(what, count, turns)))
+    share = f"each with {SHARE:.0%} of a processor" if all(limited) else f"on {os.cpu_count()} cores"
+    return _balances(found, f"random routing over two proxies, {sessions * turns:,} turns", share)
 
 
 class Shared(NamedTuple):
@@ -214,24 +208,41 @@ class Shared(NamedTuple):
     cost: float
     """Their processor time of a turn, in seconds."""
     retries: int
-    limited: bool
-    """Whether each had a limited share of a processor."""
 
 
 def _shared(servers: list[Server], load: Talk) -> Shared:
-    """Run a load on servers with a limited share of a processor each, and stop them."""
-    try:
-        asyncio.run(talk(replace(load, turns=3, asked=[])))  # warm
-        with ExitStack() as limits:
-            shares = [limits.enter_context(_limited(server)) for server in servers]
-            before = sum(map(_processor, servers))
-            with going_first():
-                asyncio.run(talk(load))
-            cost = (sum(map(_processor, servers)) - before) / len(load.asked)
-    finally:
-        for server in servers:
-            server.stop()
-    return Shared(len(load.asked) / load.seconds, cost, load.retries, all(shares))
+    before = sum(map(_processor, servers))
+    with going_first():
+        asyncio.run(talk(load))
+    cost = (sum(map(_processor, servers)) - before) / len(load.asked)
+    return Shared(len(load.asked) / load.seconds, cost, load.retries)
+
+
+def _balances(found: dict[tuple[str, int], list[Shared]], name: str, share: str) -> list[Figure]:
+    def gain(what: str) -> float:
+        pairs = zip(found[what, 1], found[what, 2], strict=True)
+        return statistics.median(two.rate / one.rate for one, two in pairs)
+
+    pairs = list(zip(found[PROXY, 1], found[PROXY, 2], strict=True))
+    rates, costs = ([statistics.median(each) for each in zip(*both, strict=True)] for both in (
+        [(one.rate, two.rate) for one, two in pairs], [(one.cost * 1e3, two.cost * 1e3) for one, two in pairs],
+    ))  # fmt: skip
+    retries = sum(one.retries + two.retries for one, two in pairs)
+    return [
+        Figure(
+            f"{name}: turns a second, of one proxy", gain(PROXY), "x", 1.5, at_least=True,
+            detail=f"{rates[1]:.0f}/s against {rates[0]:.0f}/s, {share}, {len(pairs)} rounds, {retries} retries",
+        ),
+        Figure(
+            f"{name}: capacity by processor time, of one proxy",
+            statistics.median(2 * one.cost / two.cost for one, two in pairs), "x",
+            detail=f"{costs[0]:.2f} ms a turn in one, {costs[1]:.2f} ms in two",
+        ),
+        Figure(
+            f"{name}: turns a second, of what two servers that record nothing gain", gain(PROXY) / gain(ENGINE), "x",
+            detail=f"they reach {gain(ENGINE):.2f}x of one; likewise",
+        ),
+    ]  # fmt: skip
 
 
 @contextmanager
