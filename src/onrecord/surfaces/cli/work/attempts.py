@@ -184,8 +184,10 @@ def _list(call: Call, words: list[str]) -> int:
                 f"attempt {number} is lost; check it, then run `onrecord attempt succeed {number}` (or fail, abandon)"
             )
         elif one["orphaned"]:
+            number = one["number"]
             call.output.note(
-                f"attempt {one['number']} is still running without onrecord; record its outcome when it ends"
+                f"attempt {number} is still running without onrecord; when it has ended, record how: "
+                f"`onrecord attempt succeed {number}` (or fail)"
             )
     if not attempts:
         call.output.note("no attempts yet; `onrecord run -- COMMAND` records one")
