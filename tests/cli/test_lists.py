@@ -60,7 +60,7 @@ LISTS = {
     "phase": (["phase"], ["Reproduce"], ["pending"]),
     "profile": (["profile"], ["research", "bugfix", "build"], []),
     "profile show": (["profile", "show", "bugfix"], ["Reproduce"], []),
-    "note check": (["note", "check"], ["reproduction"], []),
+    "note check": (["note", "check"], ["reproduction", '   onrecord reproduction "..." --rate 3/10'], []),
     "verify": (["verify", "--all"], [LONG, SHORT], ["verified"]),
     "doctor": (["doctor"], ["versions", "permissions", "lanes"], ["✓"]),
     "sweep": (["sweep", "--dry-run"], [], []),
