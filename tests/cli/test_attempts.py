@@ -75,6 +75,14 @@ def test_a_list_of_attempts_never_cuts_evidence(command):
         assert max(len(heading), len(row)) <= columns
         assert heading.count("metric_") == named
         assert ("metric_" in row) == (named < len(metrics))
+    told = []
+    for number, rate in ((2, "0.1"), (3, "0.01")):
+        command.ok("attempt", "start", "--", "python", "the/training/script.py", "--rate", rate)
+        told.append(command.on_terminal("attempt", "abandon", str(number), "--reason", "not needed", columns=40).out)
+    assert max(len(line) for one in told for line in one.splitlines()) <= 40
+    shown = COLOUR.sub("", command.on_terminal("attempt", "list", columns=60).out)
+    assert "…--rate 0.1 " in shown, "what tells commands apart is not cut"
+    assert "…--rate 0.01 " in shown
 
 
 def test_an_interruption_and_a_needed_change_can_be_said(command):

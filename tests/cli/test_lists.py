@@ -61,7 +61,7 @@ LISTS = {
     "phase": (["phase"], ["Reproduce"], ["pending"]),
     "profile": (["profile"], ["research", "bugfix", "build"], []),
     "profile show": (["profile", "show", "bugfix"], ["Reproduce"], []),
-    "note check": (["note", "check"], ["reproduction"], []),
+    "note check": (["note", "check"], ["reproduction", '   onrecord reproduction "..." --rate 3/10'], []),
     "verify": (["verify", "--all"], [LONG, SHORT], ["verified"]),
     "doctor": (["doctor"], ["versions", "permissions", "lanes"], ["✓"]),
     "sweep": (["sweep", "--dry-run"], [], []),
@@ -172,3 +172,16 @@ def test_nothing_found_is_said_in_a_sentence(story):
     """An empty list says so, and names the command that shows more."""
     assert "no matching sessions; `onrecord list --all`" in story.on_terminal("list", "--status", "erased").out
     assert "no matches; add `--all`" in story.run("search", "nonexistentword").err
+
+
+def test_a_row_without_a_key_belongs_to_the_one_above_it(capsys, monkeypatch):
+    """Where keys have lines of their own, a row that continues the one above it, as a problem of `verify` does, is printed too."""
+    from onrecord.surfaces.cli.shared.pretty import print_table
+
+    monkeypatch.setenv("COLUMNS", "60")
+    rows = [[LONG, "damaged", "26 events", "553eaa8c", ""], ["", "hash", "position 7", "", "the chain is broken here"]]
+    print_table(("#session", "!chain", "!read", "last hash", "~"), rows)
+    shown = capsys.readouterr().out
+    assert LONG[:40] in shown
+    assert "hash" in shown
+    assert "the chain is broken" in shown

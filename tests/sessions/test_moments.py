@@ -66,7 +66,9 @@ def test_a_diff_tells_what_changed_in_meaning(session):
     assert changed["finding f1"] == ("open", "rejected")
     assert changed["decision"] == (None, "leave the proxy alone")
     assert changed["scratch n"] == (None, 1)
-    assert changed["turn of main"] == (None, "1 items")
+    assert changed["turn of main"] == (None, "1 item")
+    (turned,) = (change for change in session.diff(before) if change["what"] == "turn of main")
+    assert turned["about"] == HELLO[0]["content"]
     assert changed["tokens"] == (0, 5)
     assert changed["status"] == ("active", "paused")
     assert changed["provisional turns of main"] == (0, 1)
@@ -86,6 +88,7 @@ def test_a_diff_sees_a_turn_that_was_open_at_its_beginning(session):
         "what": "turn of main",
         "before": None,
         "after": "2 items",
+        "about": "x",
         "position": session.head.position,
     } in session.diff(middle)
 

@@ -124,6 +124,21 @@ def test_a_cause_is_declared_after_its_fix_with_evidence_from_before(session, or
     assert "verified at 4f2c1a9, fixed by 9a1b03e" in session.note()
 
 
+def test_a_cause_that_turned_stale_is_declared_after_its_fix(session):
+    """A finding that was verified before the fix, and whose code the fix changed, is declared the cause and is settled; not
+    if the fix was shown by nothing but what verified the cause.
+    """
+    session.findings.state("The row is late", "verified", evidence=seen(session, "e1", OLD), anchors=[ANCHOR])
+    change(session, "bbbb")
+    session.findings.record_milestone("fix", evidence=["e1"], revision=NEW)
+    with pytest.raises(InvalidInput, match="does not show that the fix works"):
+        session.findings.record_milestone("root_cause", finding="f1")
+    session.findings.record_milestone("fix", evidence=seen(session, "e2", NEW), revision=NEW)
+    session.findings.record_milestone("root_cause", finding="f1")
+    assert label(session) == "settled"
+    assert "root cause verified (f1: verified at 4f2c1a9, fixed by 9a1b03e); fix implemented" in session.brief()
+
+
 def test_a_cause_seen_only_after_the_fix_is_not_settled_by_it(session):
     """Evidence that is newer than the fix speaks about the fixed code."""
     session.findings.record_milestone("fix", evidence=cite(session, "e1"))

@@ -156,13 +156,17 @@ class FindingVerbs(Chapter):
 
 
 def _refuse_unverified(session: Session, finding: str | None) -> None:
-    """A root cause is verified. One that was stated after its fix, with evidence from before it, is one too."""
+    """A root cause is verified. One whose fix is on record already is one too, with evidence from before the fix."""
+    findings = session.views.findings
     known = _find(session, finding) if finding else None
-    if known and session.views.findings.label_of(known) in ("verified", SETTLED):
+    if known and findings.label_of(known) in ("verified", SETTLED):
         return
     if known and known["label"] == "verified" and late(known):
         return
-    findings = session.views.findings
+    waiting = findings.fixes.get("")
+    if known and known["label"] == "verified" and waiting and known["history"][-1]["position"] < waiting["position"]:
+        _refuse_unfixed(session, known["id"], waiting["evidence"])
+        return
     verified = [one["id"] for one in findings.findings.values() if findings.label_of(one) == "verified"]
     if known is None and verified:
         raise InvalidInput(

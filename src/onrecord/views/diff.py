@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onrecord.log.items import text_of
 from onrecord.views.code import SHORT_REVISION
 from onrecord.views.note_lines import evidence_text, metrics_of
 from onrecord.views.phases import PENDING
+from onrecord.views.render import one_line
 
 if TYPE_CHECKING:
     from onrecord.views.fold import Whole
     from onrecord.views.transcript import Turn
     from onrecord.views.values import Change, Feature, Json, NextAction, Objective, Reproduction
+
+PROMPT_SHOWN = 120
+"""How many characters of a turn's prompt a change has."""
 
 
 def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[Change]:
@@ -42,15 +47,23 @@ def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[Change]:
     for key in sorted(old.facts.scratch.keys() | new.facts.scratch.keys()):
         _single(found, f"scratch {key}", old.facts.scratch.get(key), new.facts.scratch.get(key))
     _single(found, "budget", old.spend.budget, new.spend.budget)
-    found += [
-        {"what": f"turn of {turn.agent}", "before": None, "after": f"{len(turn.items)} items", "position": turn.ended}
-        for turn in turns
-    ]
+    found += [_turn(turn) for turn in turns]
     for agent in sorted(new.lanes.lanes):
         before, after = old.lanes.lane(agent), new.lanes.lane(agent)
         _single(found, f"provisional turns of {agent}", len(before["provisional"]), len(after["provisional"]))
     _single(found, "tokens", old.spend.tokens, new.spend.tokens)
     return found
+
+
+def _turn(turn: Turn) -> Change:
+    """A committed turn: how much it has, and what was asked."""
+    count = len(turn.items)
+    asked = next((text for item in turn.items if item["role"] == "user" and (text := text_of(item).strip())), "")
+    change: Change = {
+        "what": f"turn of {turn.agent}", "before": None, "after": f"{count} item{'' if count == 1 else 's'}",
+        "position": turn.ended,
+    }  # fmt: skip
+    return change | {"about": one_line(asked, PROMPT_SHOWN)} if asked else change
 
 
 def _evidence(found: list[Change], old: Whole, new: Whole) -> None:

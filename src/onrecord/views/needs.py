@@ -79,7 +79,8 @@ def needs(
     ]
     if listing["stale"] and not alive:
         count = len(listing["stale"])
-        why = f"{count} {'finding is' if count == 1 else 'findings are'} stale: the code below changed"
+        which = "finding is stale: the code it rests on" if count == 1 else "findings are stale: the code they rest on"
+        why = f"{count} {which} changed"
         found.append(Need(STALE, "", why, _findings(head, "stale"), head.position, head.at))
     return sorted(found, key=lambda need: KINDS.index(need.kind))
 

@@ -67,6 +67,10 @@ class Output:
         elif self.quiet:
             if "position" in data:  # a verb that only wrote a file has none
                 self.line(str(data["position"]))
+        elif self.terminal:
+            from onrecord.surfaces.cli.shared.wrapping import wrapped
+
+            self.write(wrapped(shown(sentence), stream=sys.stdout) + "\n")
         else:
             self.line(sentence)
         return 0

@@ -190,6 +190,8 @@ def cut(content: str, width: int, around: Sequence[str] = ()) -> str:
     if found and cell_len(content[: found[0].end()]) >= width:
         word = found[0]
         start = max(1, word.start() - max(0, width - cell_len(word.group()) - 2) // 3)
+        if content.isascii():  # where little follows the word, there is room for more before it
+            start = max(1, min(start, len(content) - width + 1))
         space = content.find(" ", start, word.start())
         content = f"…{content[start if space < 0 else space + 1 :]}"
     if cell_len(content) <= width:

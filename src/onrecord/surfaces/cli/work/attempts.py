@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ from onrecord.work.project import worktree_named
 from onrecord.work.revisions import revision_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
@@ -169,10 +172,10 @@ def _list(call: Call, words: list[str]) -> int:
     if "csv" in call:
         call.output.write(as_csv(rows_of(attempts)))
         return 0
-    names = _columns(call, attempts)
+    names, apart = _columns(call, attempts), _apart({one["command"] for one in attempts})
     call.output.table(
         (">#", "!status", "*command", *(f">{name}" for name in names), "*result", "!evidence", "when"),
-        [_row(call, one, names) for one in attempts],
+        [_row(call, one, names, apart.get(one["command"], ())) for one in attempts],
     )
     for one in attempts:
         if one["status"] == LOST:
@@ -181,8 +184,10 @@ def _list(call: Call, words: list[str]) -> int:
                 f"attempt {number} is lost; check it, then run `onrecord attempt succeed {number}` (or fail, abandon)"
             )
         elif one["orphaned"]:
+            number = one["number"]
             call.output.note(
-                f"attempt {one['number']} is still running without onrecord; record its outcome when it ends"
+                f"attempt {number} is still running without onrecord; when it has ended, record how: "
+                f"`onrecord attempt succeed {number}` (or fail)"
             )
     if not attempts:
         call.output.note("no attempts yet; `onrecord run -- COMMAND` records one")
@@ -235,13 +240,24 @@ def _proof(one: dict[str, Any]) -> str:
     return str(one.get("evidence") or ("asserted" if "settled" in one else ""))
 
 
-def _row(call: Call, one: dict[str, Any], names: list[str]) -> list[str | Cell]:
+def _apart(commands: set[str]) -> dict[str, list[str]]:
+    """For commands that begin alike, the word that tells each from the others: a cut must not hide it."""
+    found = {}
+    for command in commands:
+        alike = [one for one in commands if one[:TEXT_LEAST] == command[:TEXT_LEAST]]
+        columns = zip(*(one.split() for one in alike), strict=False)
+        shared = sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, columns))
+        found[command] = command.split()[shared : shared + 1] if len(alike) > 1 else []
+    return found
+
+
+def _row(call: Call, one: dict[str, Any], names: list[str], around: Sequence[str]) -> list[str | Cell]:
     status = one["status"]
     # On a terminal the id needs the room.
     proof = _proof(one) if call.output.terminal or not one.get("evidence") else f"captured {one['evidence']}"
     when = ago(one["at"], call.now()) if call.output.terminal else iso(one["at"])
     return [
-        str(one["number"]), Cell(status, STYLES.get(status, "")), one["command"],
+        str(one["number"]), Cell(status, STYLES.get(status, "")), Cell(one["command"], "", around),
         *(metric_text(one, name) for name in names), _outcome(one, names), Cell(proof, "quiet"), Cell(when, "quiet"),
     ]  # fmt: skip
 

@@ -244,6 +244,9 @@ def reached(call: Call) -> int:
     if cause and view.is_settled(cause):
         data["settled"] = view.settled_by(cause)
         sentence += f"; {cause['id']} is settled: {data['settled']}"
+    elif cause is None and (stale := [one["id"] for one in view.labelled(STALE) if one["label"] == "verified"]):
+        declare = f"onrecord reached root-cause --finding {stale[-1]} --session {session.name}"
+        call.output.note(f"which finding was the cause is not on record; if it was {stale[-1]}: `{declare}`")
     return call.output.done("milestone", data, f"{sentence} (position {event.position} of {session.name})")
 
 

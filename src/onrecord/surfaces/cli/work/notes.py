@@ -28,6 +28,8 @@ from onrecord.views.render import visible
 from onrecord.workspace.files import STEALTH_KEY, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.views.check import Gap
@@ -118,15 +120,23 @@ def _check(call: Call) -> int:
                  "usable": "a new agent can continue, but some things could be clearer",
                  "insufficient": "a new agent would have to guess or repeat work"}[grade]  # fmt: skip
         call.output.line(f"{grade}: {means}")
-        call.output.table(("#field", "~problem", "~command"), [_row(gap) for gap in gaps])
+        _print_gaps(call, gaps)
         if grade == INSUFFICIENT:
             why = "it has no profile, finding or attempt" if closable else "`onrecord close` needs the same"
             call.output.note(f"{why}, so it {'can' if closable else 'cannot'} be closed as it is")
     return FAILED if grade == INSUFFICIENT else 0
 
 
-def _row(gap: Gap) -> list[str | Cell]:
-    return [Cell(gap.field, "attention" if gap.essential else ""), gap.problem, gap.clear]
+def _print_gaps(call: Call, gaps: Iterable[Gap]) -> None:
+    """What is missing, each with the command below it: a command that wraps inside a column cannot be copied."""
+    if not call.output.terminal:
+        call.output.table(("field", "problem", "command"), [[gap.field, gap.problem, gap.clear] for gap in gaps])
+        return
+    from onrecord.surfaces.cli.shared.pretty import print_block
+
+    for gap in gaps:
+        print_block([Cell(gap.field, "attention" if gap.essential else "strong"), Cell(gap.problem, "")])
+        call.output.line(f"   {gap.clear}")
 
 
 def _none(call: Call, field: str) -> int:
