@@ -32,7 +32,7 @@ EVENTS_SHOWN = 200
 """How many events one page of the raw log lists."""
 HASH_SHOWN = 8
 """How many characters of a hash the raw log shows; the inspector shows both ends."""
-EDITS_READ = 2_000
+EDITS_READ = 1_000
 """How many of the last events of turns and tools are looked at for edits of files."""
 _EPOCH = date(1970, 1, 1)
 
