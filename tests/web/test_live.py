@@ -225,7 +225,7 @@ def test_a_person_acts_and_each_act_is_an_event_with_their_name(page, served):
 
 
 def test_a_lost_attempt_is_what_the_form_asks_about(page, served):
-    """Its number is filled in, and its outcome has to be chosen: nobody calls it a success by one click too many."""
+    """Its number is filled in, and its outcome has to be chosen, so that one click too many is no success."""
     session = served.scratch.create("live-5")
     session.attempts.start("make deploy", process=samples.gone())
     open_session(page, served, "live-5")
