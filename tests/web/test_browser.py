@@ -55,6 +55,7 @@ def test_the_first_page_shows_who_needs_a_person_and_why(page, served):
     assert others.locator("b").all_inner_texts() == ["release-notes", "rate-limiter", "invoice-rounding"]
     assert others.locator(".why").first.inner_text() == "working"
     page.wait_for_selector("#live.ok")
+    assert page.title().startswith("(4) "), "a tab in the background says it too"
 
 
 def test_typing_filters_the_sessions_and_searches_their_text_with_marks(page, served):
