@@ -160,6 +160,7 @@ def test_the_gate_refuses_with_the_way_out_and_asking_is_no_refusal(tools):
     assert folded.refusals == {}
     tools.done("attempt", action="settle", outcome="succeeded")
     assert tools.done("gate", paths=["cache.py"])["decision"] == "allow"
+    assert "gate.decided: deny edit: " in tools.done("read")["text"]
 
 
 def test_past_work_is_found_and_read_within_a_budget(tools):

@@ -227,7 +227,7 @@ def test_an_attempt_says_how_long_it_took():
 def test_a_long_objective_is_folded(session: Session):
     """What comes after it stays in sight; the whole text is one click away."""
     whole = session.at(1).views
-    whole.facts.objective = {"text": "word " * 200, "position": 1, "at": 1, "by": "claude"}  # type: ignore[typeddict-item]  # enough
+    whole.facts.objective = {"text": "word " * 200, "position": 1, "at": 1, "by": "claude"}
     folded = next(line.html for line in panel_lines(whole) if not line.section)
     assert folded.startswith("<details")
     assert folded.count("word") > 200

@@ -55,6 +55,7 @@ def test_the_first_page_shows_who_needs_a_person_and_why(page, served):
     assert others.locator("b").all_inner_texts() == ["release-notes", "rate-limiter", "invoice-rounding"]
     assert others.locator(".why").first.inner_text() == "working"
     page.wait_for_selector("#live.ok")
+    assert page.title().startswith("(4) "), "a tab in the background says it too"
 
 
 def test_typing_filters_the_sessions_and_searches_their_text_with_marks(page, served):
@@ -161,8 +162,12 @@ def test_everything_on_the_page_goes_back_with_the_slider(page, served):
 
 
 def test_a_session_is_searched_played_and_zoomed_by_keys(page, served):
-    """`/` finds words and leads to their event, `p` plays from the first event on, `n` returns to now, `+` zooms."""
+    """`/` finds words and leads to their event, `p` plays, `n` returns to now, `+` zooms, `?` explains keys and signs."""
     open_session(page, served)
+    page.keyboard.press("?")
+    assert "an attempt without an outcome" in page.inner_text("dialog .legend")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
     page.keyboard.press("/")
     page.fill("dialog input", "replica")
     page.wait_for_selector("dialog mark")
@@ -194,7 +199,7 @@ def test_every_tab_shows_its_part_under_an_address_of_its_own(page, served):
         page.wait_for_function("words => document.querySelector('#view').textContent.includes(words)", arg=words)
         page.wait_for_url(re.compile(f"tab={tab}"))
         plain = page.request.get(page.url).text()
-        assert words in plain
+        assert words in re.sub("<[^>]*>", "", plain)
     page.keyboard.press("1")
     page.wait_for_selector("#rows [data-position]")
     page.keyboard.press("2")

@@ -216,11 +216,31 @@ def test_a_person_acts_and_each_act_is_an_event_with_their_name(page, served):
     page.click("#act")
     page.select_option("dialog [name=action]", "settle")
     page.fill("dialog [name=number]", "1")
+    page.select_option("dialog [name=outcome]", "failed")
     page.watch.allowed.append("409")
     page.watch.allowed.append("400")
     page.click("dialog button.act")
     page.wait_for_function("() => document.querySelector('dialog [role=alert]').textContent.length > 10")
     assert "attempt" in page.inner_text("dialog [role=alert]")
+
+
+def test_a_lost_attempt_is_what_the_form_asks_about(page, served):
+    """Its number is filled in, and its outcome has to be chosen, so that one click too many is no success."""
+    session = served.scratch.create("live-5")
+    session.attempts.start("make deploy", process=samples.gone())
+    open_session(page, served, "live-5")
+    page.wait_for_selector(".needs [data-attempt='1']")
+    page.click("#act")
+    assert page.input_value("dialog [name=action]") == "settle"
+    assert page.input_value("dialog [name=number]") == "1"
+    assert page.input_value("dialog [name=outcome]") == ""
+    page.click("dialog button.act")
+    assert page.evaluate("document.querySelector('dialog [name=outcome]').validity.valueMissing")
+    page.select_option("dialog [name=outcome]", "abandoned")
+    page.fill("dialog [name=text]", "the machine was replaced")
+    page.click("dialog button.act")
+    page.wait_for_selector("dialog", state="detached")
+    assert next(session.log.newest()).kind == "attempt.settled"
 
 
 def test_a_store_in_postgres_is_followed_too(postgres):

@@ -76,6 +76,23 @@ def test_nothing_is_cut_off_on_a_phone_or_at_twice_the_size(page, served, width,
     page.wait_for_selector("#inspector dl")
 
 
+def test_the_lanes_of_a_wide_window_fit_their_room(page, served):
+    """Its time is stretched, its letters are not: every lane and the times below them are in sight, also after a resize."""
+    shape = "() => { const box = document.querySelector('#lanes text.name').getBoundingClientRect(); return box.width / box.height; }"
+    fits = "() => { const box = document.querySelector('#lanes'); return box.scrollHeight <= box.clientHeight; }"
+    page.set_viewport_size({"width": 1240, "height": 800})
+    open_session(page, served)
+    page.wait_for_selector("#lanes svg")
+    usual = page.evaluate(shape)
+    for width in (1920, 2560):
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.wait_for_function(
+            "width => document.querySelector('#lanes svg').getBoundingClientRect().width > width", arg=width - 60
+        )
+        page.wait_for_function(fits)
+        assert page.evaluate(shape) == pytest.approx(usual, rel=0.1)
+
+
 def test_a_session_prints_without_controls_and_says_how_to_print_all_of_it(page, served):
     """On paper there are the lanes with their bars, the note and the entries, at full height; and no button."""
     open_session(page, served)

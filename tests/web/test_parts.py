@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -206,7 +207,7 @@ def test_a_file_that_only_a_conversation_shows_as_edited_is_listed(records, site
     session.agents.locate("claude", "v-1", cwd="/w/shop/api", worktree="/w/shop")
     calls = [("c1", "Edit", "/w/shop/src/auth.py"), ("c2", "Write", "/w/shop/src/no.py"), ("c3", "Read", "/w/shop/r.py"),
              ("c4", "Edit", "/w/shop/src/auth.py"), ("c5", "Write", "/elsewhere/notes.md")]  # fmt: skip
-    items = [
+    items: list[Any] = [
         {
             "role": "assistant",
             "content": "",

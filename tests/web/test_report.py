@@ -145,7 +145,7 @@ def test_two_positions_are_compared(tab):
 def test_changed_files_have_a_part_of_their_own(tab):
     """The files and commits of the record; at an earlier position only those of then."""
     tab.click(".tabs a[href='#files']")
-    assert "db/router.py" in tab.inner_text("#files")
+    assert "db/router.py\nchanged by claude with Edit" in tab.inner_text("#files")
     tab.evaluate(
         "() => { const s = document.querySelector('.slider input'); s.value = 2; s.dispatchEvent(new Event('input')); }"
     )
@@ -161,6 +161,8 @@ def test_without_javascript_everything_is_there(tab):
         assert tab.is_visible(part), part
     assert not tab.is_visible(".slider")
     assert not tab.is_visible(".find")
+    tab.click("summary:has-text('what the signs mean')")
+    assert "an attempt without an outcome" in tab.inner_text(".legend")
     fold = tab.locator("details.tool:has-text('Read db/router.py')")
     fold.locator("summary").click()
     assert fold.locator("pre").is_visible()
@@ -172,12 +174,17 @@ def test_without_javascript_everything_is_there(tab):
     indirect=True,
 )
 def test_narrow_and_dark(tab, folder):
-    """On a phone, and at 200 %, nothing is wider than the window, however long the words; colours follow the system."""
+    """On a phone, and at 200 %, nothing is wider than the window or below the bar; colours follow the system."""
     for name in ("session", "long"):
         tab.goto((folder / f"{name}.html").as_uri())
         for part in ("timeline", "findings", "attempts", "events"):
             tab.click(f".tabs a[href='#{part}']")
             assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), (name, part)
+    tab.goto((folder / "session.html").as_uri() + "#e22")
+    tab.wait_for_selector("#e22.sel")
+    tab.wait_for_function(
+        "() => document.querySelector('#e22').getBoundingClientRect().top >= document.querySelector('.bars').getBoundingClientRect().bottom"
+    )
     colour = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     is_dark = tab.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     assert colour == ("rgb(19, 21, 22)" if is_dark else "rgb(251, 251, 250)")

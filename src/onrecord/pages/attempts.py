@@ -76,7 +76,7 @@ def _row(attempt: Attempt, status: str, names: Sequence[str]) -> str:
 
 
 def _took(attempt: Attempt) -> str:
-    """How long an attempt took; if nobody measured it, how long it had no outcome."""
+    """How long an attempt took; without a measurement, how long it had no outcome."""
     took, ended = attempt.get("seconds"), attempt.get("ended_at")
     if isinstance(took, int | float):
         return seconds(took)

@@ -89,7 +89,7 @@ class Picture:
         self._last: dict[str, int] = {}
         self._stopped: dict[str, int] = {}
         self._attempts = 0
-        self._running: dict[int, tuple[str, Mark]] = {}
+        self.running: dict[int, tuple[str, Mark]] = {}
         """Attempts without an outcome, by number: the command, and the mark."""
         self._working = ""
 
@@ -147,13 +147,13 @@ class Picture:
             self._attempts += 1
             command = str(data.get("command") or "")
             text = f"attempt {self._attempts} without an outcome {command}"
-            self._running[self._attempts] = command, Mark(at, event.position, by, "○", "s", text)
+            self.running[self._attempts] = command, Mark(at, event.position, by, "○", "s", text)
             return
         if kind == "attempt.settled":
             outcome = str(data.get("outcome"))
             shape, css = "●", {"succeeded": "v", "failed": "r"}.get(outcome, "s")
             number = data.get("attempt")
-            command, _mark = self._running.pop(number, ("", None)) if isinstance(number, int) else ("", None)
+            command, _mark = self.running.pop(number, ("", None)) if isinstance(number, int) else ("", None)
             text = f"attempt {number} {outcome} {command}"
         elif kind == "interruption.recorded":
             cause = str(data.get("cause") or "interrupted")
@@ -210,10 +210,9 @@ def draw_lanes(picture: Picture, *, now: int | None = None, width: int = 1200) -
         return ""
     end = max(now or 0, picture.times[-1])
     bars = {lane: list(found) for lane, found in picture.bars.items()}
-    # A picture is drawn by its own module.
-    marks = [*picture.marks, *(mark for _command, mark in picture._running.values())]  # noqa: SLF001
-    for lane, (start, position) in picture._open.items():  # noqa: SLF001
+    for lane, (start, position) in picture._open.items():  # noqa: SLF001  # a picture is drawn by its own module
         bars.setdefault(lane, []).append(Bar(start, end, position, RUNNING))
+    marks = [*picture.marks, *(mark for _command, mark in picture.running.values())]
     scale = _Scale([*picture.times, end], width - _LEFT - _RIGHT)
     busiest = sorted(bars, key=lambda lane: -len(bars[lane]))[: LANES_LIMIT - 1]
     lanes = [lane for lane in bars if lane in busiest]

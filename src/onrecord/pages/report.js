@@ -183,29 +183,48 @@
     return undefined;
   });
 
-  // Zoom: the picture becomes wider, its letters do not; what is in the middle stays there.
+  // Zoom, and wide windows: the picture becomes wider, its letters do not; what is in the middle stays there.
   const box = one(".lanes-in");
   const picture = one("svg", box);
+  const tallest = 1.06;
   let zoom = 1;
   function magnify(factor) {
     if (!picture) return;
-    const high = picture.getBoundingClientRect().height;
     const middle = (box.scrollLeft + box.clientWidth / 2) / box.scrollWidth;
     zoom = Math.max(1, Math.min(64, zoom * factor));
-    picture.setAttribute("preserveAspectRatio", zoom > 1 ? "none" : "xMidYMid");
-    picture.style.height = zoom > 1 ? `${high}px` : "";
-    picture.style.width = `${zoom * 100}%`;
+    fit();
     box.scrollLeft = middle * box.scrollWidth - box.clientWidth / 2;
     write();
   }
+  function scales() {
+    const across = picture.getBoundingClientRect().width / picture.viewBox.baseVal.width;
+    return { across, down: Math.min(across / zoom, tallest) };
+  }
+  function fit() {
+    if (!picture) return;
+    picture.style.width = `${zoom * 100}%`;
+    picture.setAttribute("preserveAspectRatio", "none");
+    picture.style.height = `${scales().down * picture.viewBox.baseVal.height}px`;
+    write();
+  }
   function write() {
-    const left = (box.scrollLeft / picture.getBoundingClientRect().width) * picture.viewBox.baseVal.width;
+    if (!picture) return;
+    const { across, down } = scales();
     for (const text of all("text", picture)) {
       const x = Number(text.getAttribute("x"));
-      const moved = text.classList.contains("name") ? left : x - x / zoom;
-      text.setAttribute("transform", `translate(${moved} 0) scale(${1 / zoom} 1)`);
+      const moved = text.classList.contains("name") ? box.scrollLeft / across : x - (x * down) / across;
+      text.setAttribute("transform", `translate(${moved} 0) scale(${down / across} 1)`);
     }
   }
+  fit();
+  window.addEventListener("resize", fit);
+  window.addEventListener("beforeprint", () => {
+    if (!picture) return;
+    picture.removeAttribute("style"); // on paper it has the proportions in which it was drawn
+    picture.removeAttribute("preserveAspectRatio");
+    for (const text of all("text", picture)) text.removeAttribute("transform");
+  });
+  window.addEventListener("afterprint", fit);
   box.addEventListener("scroll", () => requestAnimationFrame(write), { passive: true });
   for (const button of all("[data-zoom]")) button.addEventListener("click", () => magnify(Number(button.dataset.zoom)));
 

@@ -19,6 +19,8 @@ _NAMED = {"\r": "\\r", "\x1b": "\\e", "\x00": "\\0"}
 _SPACES = re.compile(r"\s+")
 _COLOURS = re.compile("\x1b\\[[0-9;:]*m")
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_WHOLE = 24
+"""A longer word may be broken: it might not fit beside a phone's edge."""
 _THOUSAND, _MILLION, _MINUTE, _HOUR = 1_000, 1_000_000, 60, 3_600
 _HALF_A_DAY = 12 * _HOUR * _MILLION
 
@@ -44,9 +46,9 @@ def attribute(text: object) -> str:
 
 
 def in_words(text: object, width: int = 4_000) -> str:
-    """A command of at most `width` characters that is broken between its words only, never at a hyphen."""
-    flat = _flat(text, width)
-    return " ".join(f'<span class="w">{attribute(word)}</span>' for word in flat.split())
+    """A command of at most `width` characters that is broken between its words, not at the hyphens of options."""
+    words = map(attribute, _flat(text, width).split())
+    return " ".join(f'<span class="w">{word}</span>' if "-" in word and len(word) <= _WHOLE else word for word in words)
 
 
 def terminal(text: object) -> str:

@@ -11,6 +11,7 @@ from onrecord.pages.lanes import legend
 from onrecord.pages.panel import panel
 from onrecord.pages.text import at_minute, attribute, in_words, short, shown
 from onrecord.session.reading import recent
+from onrecord.views.needs import ATTEMPT
 from onrecord.views.note import is_unwritten
 from onrecord.views.render import ago
 from onrecord.web.frame import document
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.session.standing import Standing
     from onrecord.views.fold import Whole
+    from onrecord.views.needs import Need
     from onrecord.web.frame import Frame
     from onrecord.web.shelf import Used
 
@@ -76,16 +78,22 @@ def needs(look: Look) -> str:
     """What a person should do, each with its command."""
     if look.standing is None or look.is_past or not look.standing.needs:
         return ""
-    rows = "".join(
-        f'<li><span class="{tone(need)}">{told(need, look.clock)} '
-        f'<a class="at" href="#e{need.position}">{need.position}</a></span>'
-        f'<button type="button" class="cmd" data-copy="{attribute(need.command)}" title="Copy this command">'
-        f"{in_words(need.command)}</button></li>"
-        for need in look.standing.needs[:NEEDS_SHOWN]
-    )
+    rows = "".join(_need(look, need) for need in look.standing.needs[:NEEDS_SHOWN])
     more = len(look.standing.needs) - NEEDS_SHOWN
     rest = f'<li class="ev">and {more} more</li>' if more > 0 else ""
     return f'<h2>Needs you</h2><ul class="needs">{rows}{rest}</ul>'
+
+
+def _need(look: Look, need: Need) -> str:
+    """One need. The form that settles an attempt finds its number here."""
+    attempt = look.whole.attempts.started_at(need.position) if need.kind == ATTEMPT else None
+    number = f' data-attempt="{attempt["number"]}"' if attempt else ""
+    return (
+        f'<li{number}><span class="{tone(need)}">{told(need, look.clock)} '
+        f'<a class="at" href="#e{need.position}">{need.position}</a></span>'
+        f'<button type="button" class="cmd" data-copy="{attribute(need.command)}" title="Copy this command">'
+        f"{in_words(need.command)}</button></li>"
+    )
 
 
 def left(look: Look) -> str:

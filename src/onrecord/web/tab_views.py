@@ -32,8 +32,10 @@ EVENTS_SHOWN = 200
 """How many events one page of the raw log lists."""
 HASH_SHOWN = 8
 """How many characters of a hash the raw log shows; the inspector shows both ends."""
-EDITS_READ = 2_000
-"""How many of the last events of turns and tools are looked at for edits of files."""
+EDITS_READ = 1_000
+"""How many of the last events of turns are looked at for edits of files."""
+TOOLS_READ = 2_000
+"""How many of the last uses of tools that hooks recorded are looked at for edits of files."""
 _EPOCH = date(1970, 1, 1)
 
 
@@ -101,11 +103,14 @@ def _state(look: Look, agent: Agent, running: str | None) -> tuple[str, str]:
 
 def files(look: Look) -> str:
     """The files that changed during the work, as far as the record says."""
-    found = look.session.log.newest((*TURN_KINDS, "tool.used"), upto=look.position, page=EVENTS_SHOWN)
-    events = list(islice(found, EDITS_READ))[::-1]
+    turns = list(islice(look.session.log.newest(TURN_KINDS, upto=look.position, page=EVENTS_SHOWN), EDITS_READ))
+    tools = islice(look.session.log.newest(("tool.used",), upto=look.position, page=TOOLS_READ), TOOLS_READ)
+    events = sorted([*turns, *tools], key=lambda event: event.position)
     drawn = files_list(look.whole, edits_of(entries_of(events, look.whole, None), look.whole))
-    first = f"Edits by tools are listed from position {events[0].position:,} on." if len(events) >= EDITS_READ else ""
-    return drawn + (f'<p class="ev">{first}</p>' if first else "")
+    if len(turns) < EDITS_READ:
+        return drawn
+    first = turns[-1].position
+    return f'{drawn}<p class="ev">Edits that no hook recorded are listed from position {first:,} on.</p>'
 
 
 def cost(look: Look) -> str:

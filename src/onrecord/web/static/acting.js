@@ -17,7 +17,7 @@ const ACTS = {
   settle: {
     title: "Settle an attempt", asks: "An outcome is final.",
     fields: [{ name: "number", label: "number of the attempt", title: "", kind: "number", needed: true },
-      { name: "outcome", label: "outcome", title: "", options: ["succeeded", "failed", "interrupted", "abandoned"] },
+      { name: "outcome", label: "outcome", title: "", options: ["succeeded", "failed", "interrupted", "abandoned"], needed: true },
       { name: "text", label: "error, or reason", title: "" }],
   },
   pause: { title: "Pause the session", asks: "Agents can add no turn until it is resumed.", fields: [{ name: "text", label: "reason (optional)", title: "" }] },
@@ -41,7 +41,9 @@ export function act(session, now, inspected) {
   const problem = document.createElement("p");
   problem.className = "tone-bad";
   problem.setAttribute("role", "alert");
-  const draw = () => fill(rest, ACTS[choice.value], inspected);
+  const waiting = document.querySelector(".needs [data-attempt]")?.getAttribute("data-attempt") || "";
+  if (waiting) choice.value = "settle"; // what the session needs most
+  const draw = () => fill(rest, ACTS[choice.value], { because: inspected ? String(inspected) : "", number: waiting });
   choice.addEventListener("change", draw);
   draw();
   form.append(label, rest, problem);
@@ -57,8 +59,8 @@ export function act(session, now, inspected) {
   });
 }
 
-/** @param {HTMLElement} place @param {{title: string, fields: Field[], asks: string}} one @param {number} inspected */
-function fill(place, one, inspected) {
+/** @param {HTMLElement} place @param {{title: string, fields: Field[], asks: string}} one @param {Record<string, string>} known */
+function fill(place, one, known) {
   place.replaceChildren();
   for (const field of one.fields) {
     const label = document.createElement("label");
@@ -66,12 +68,13 @@ function fill(place, one, inspected) {
     let input;
     if (field.options) {
       input = document.createElement("select");
+      if (field.needed) input.append(new Option("choose…", ""));
       for (const option of field.options) input.append(new Option(option, option));
     } else {
       input = document.createElement("input");
       input.type = field.kind || "text";
       if (field.kind === "number") input.min = "1";
-      if (field.name === "because" && inspected) input.value = String(inspected);
+      input.value = known[field.name] || "";
     }
     input.name = field.name;
     input.required = Boolean(field.needed);

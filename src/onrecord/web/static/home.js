@@ -38,6 +38,15 @@ function move(step) {
   next.scrollIntoView({ block: "nearest" });
 }
 
+const title = document.title;
+
+/** How many sessions need a person, for a tab in the background. */
+function count() {
+  if (words.value) return; // the list is only a part
+  const many = /[\d,]+/.exec(document.getElementById("needs")?.textContent || "");
+  document.title = many ? `(${many[0]}) ${title}` : title;
+}
+
 async function refresh() {
   const mine = ++asked;
   try {
@@ -46,6 +55,7 @@ async function refresh() {
     const held = list.contains(document.activeElement);
     put(list, html);
     mark();
+    count();
     if (held) rows().find((row) => key(row) === chosen)?.querySelector("a")?.focus({ preventScroll: true });
   } catch (problem) {
     say(String(problem));
@@ -116,6 +126,7 @@ document.addEventListener("focusin", (event) => {
   }
 });
 
+count();
 let waiting = false;
 follow([], () => {
   if (waiting) return;

@@ -195,8 +195,7 @@ async function drawLanes() {
     const first = !place.firstChild;
     put(place, await text(`/s/${session}/lanes`));
     if (first) place.scrollLeft = place.scrollWidth; // a narrow window shows the newest part
-    if (zoom > 1) stretchLanes();
-    else writeLanes();
+    stretchLanes();
     dim();
   } catch (problem) {
     say(String(problem));
@@ -204,6 +203,7 @@ async function drawLanes() {
 }
 
 let zoom = 1;
+const TALLEST = 1.06; // as high as the room that is kept for the lanes
 
 /** Draw the lanes wider; what is in the middle stays there. @param {number} factor */
 function magnify(factor) {
@@ -215,30 +215,40 @@ function magnify(factor) {
   writeLanes();
 }
 
+/** How much wider and higher than drawn the picture is: a wide window or a zoom stretches its time, not its letters.
+ * @param {SVGSVGElement} picture */
+function scales(picture) {
+  const across = picture.getBoundingClientRect().width / picture.viewBox.baseVal.width;
+  return { across, down: Math.min(across / zoom, TALLEST) };
+}
+
 function stretchLanes() {
-  const picture = /** @type {SVGElement | null} */ (document.querySelector("#lanes svg"));
+  const picture = /** @type {SVGSVGElement | null} */ (document.querySelector("#lanes svg"));
   if (!picture) return;
-  const usual = picture.getBoundingClientRect().height;
   picture.style.width = `${zoom * 100}%`;
-  if (zoom > 1) {
-    picture.setAttribute("preserveAspectRatio", "none");
-    picture.style.height = `${usual}px`;
-  } else {
-    picture.removeAttribute("preserveAspectRatio");
-    picture.style.height = "";
-  }
+  picture.setAttribute("preserveAspectRatio", "none");
+  picture.style.height = `${scales(picture).down * picture.viewBox.baseVal.height}px`;
   writeLanes();
 }
 
-/** The picture becomes wider, its letters do not; the names of the lanes stay in sight. */
+/** On paper the picture has the proportions in which it was drawn. */
+function paperLanes() {
+  const picture = document.querySelector("#lanes svg");
+  picture?.removeAttribute("style");
+  picture?.removeAttribute("preserveAspectRatio");
+  picture?.querySelectorAll("text").forEach((letters) => letters.removeAttribute("transform"));
+}
+
+/** The letters keep their shape; the names of the lanes stay in sight. */
 function writeLanes() {
   const picture = /** @type {SVGSVGElement | null} */ (document.querySelector("#lanes svg"));
   if (!picture) return;
-  const left = (need("lanes").scrollLeft / picture.getBoundingClientRect().width) * picture.viewBox.baseVal.width;
+  const { across, down } = scales(picture);
+  const left = need("lanes").scrollLeft / across;
   for (const letters of picture.querySelectorAll("text")) {
     const x = Number(letters.getAttribute("x"));
-    const moved = letters.classList.contains("name") ? left : x - x / zoom;
-    letters.setAttribute("transform", `translate(${moved} 0) scale(${1 / zoom} 1)`);
+    const moved = letters.classList.contains("name") ? left : x - (x * down) / across;
+    letters.setAttribute("transform", `translate(${moved} 0) scale(${down / across} 1)`);
   }
 }
 
@@ -374,6 +384,9 @@ need("play").addEventListener("click", play);
 need("now").addEventListener("click", () => go(null));
 need("compare").addEventListener("click", compare);
 need("chain").addEventListener("click", verify);
+window.addEventListener("resize", stretchLanes);
+window.addEventListener("beforeprint", paperLanes);
+window.addEventListener("afterprint", stretchLanes);
 need("lanes").addEventListener("scroll", () => requestAnimationFrame(writeLanes), { passive: true });
 need("wider").addEventListener("click", () => magnify(2));
 need("narrower").addEventListener("click", () => magnify(0.5));

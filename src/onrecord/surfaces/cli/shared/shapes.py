@@ -125,6 +125,12 @@ def _used(data: dict[str, Any]) -> str:
     return f"{data.get('tool')}: {what}" + (f" (exit {code})" if code is not None else "")
 
 
+def _gate(data: dict[str, Any]) -> str:
+    """The verdict, on what, and why; or the advice that came with a yes."""
+    why = data.get("reason") or data.get("advice")
+    return f"{data.get('decision')} {data.get('act') or ''}".strip() + (f": {why}" if why else "")
+
+
 def _begun(data: dict[str, Any]) -> str:
     return f"turn {data.get('turn', '?')}, based on {data.get('base', 0)}"
 
@@ -241,6 +247,7 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "team.formed": _team,
     "team.scaled": lambda data: f"{data.get('group')}: {data.get('size')}",
     "tool.used": _used,
+    "gate.decided": _gate,
     "payload.kept": _kept,
     "attention.needed": lambda data: str(data.get("message")),
     "turn.begun": _begun,
