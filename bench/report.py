@@ -46,7 +46,7 @@ def in_turn(call: Callable[[], object], other: Callable[[], object], *, rounds: 
     """How long one call takes against another, and how much processor time.
 
     Each round runs both, every second one the other way round. On a busy machine the first figure says more about the
-    neighbours than about the call. Garbage of one call is collected before the next, so that neither pays for the other.
+    neighbours than about the call. Garbage of one call is collected before the next: neither pays for the other.
     """
     taken: tuple[list[float], list[float]] = ([], [])
     used: tuple[list[float], list[float]] = ([], [])
