@@ -9,11 +9,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench.report import Figure, in_turn, ratio, timed
+from bench.report import Figure, pair, ratio, timed
 from bench.workload import turns
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
@@ -22,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 AIM = 1.25
 KEY = bytes(range(32))
 TURNS = 1_000
+PAIRED = "on an encrypted store / on a plain one"
 
 
 def at_rest(place: Path, *, quick: bool) -> list[Figure]:
@@ -44,13 +44,13 @@ def _measured(place: Path, *, quick: bool) -> list[Figure]:
     for number, items in enumerate(stock):
         for which in (0, 1) if number % 2 else (1, 0):
             taken[which].append(timed(partial(sessions[which].record_turn, items)))
-    figures = [Figure("record_turn on an encrypted store / on a plain one", ratio(*taken), "x", AIM)]
+    figures = [Figure(f"record_turn {PAIRED}", ratio(*taken), "x", AIM)]
     for records in stores:
         records.search("token", project="")
-    figures.append(_pair("search", [partial(_search, records) for records in stores], 30 if quick else 150))
+    figures += pair(f"search {PAIRED}", [partial(_search, records) for records in stores], 30 if quick else 150, AIM)
     for records in stores:
         records.close()
-    figures.append(_pair("resume", [partial(_resume, file) for file in files], 10 if quick else 30))
+    figures += pair(f"resume {PAIRED}", [partial(_resume, file) for file in files], 10 if quick else 30, AIM)
     return figures
 
 
@@ -70,12 +70,6 @@ def _resume(file: Path) -> None:
     for _turn in session.transcript():
         pass
     records.close()
-
-
-def _pair(name: str, calls: list[Callable[[], None]], rounds: int) -> Figure:
-    return Figure(
-        f"{name} on an encrypted store / on a plain one", in_turn(calls[0], calls[1], rounds=rounds), "x", AIM
-    )
 
 
 if __name__ == "__main__":

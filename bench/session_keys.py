@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench.report import Figure, in_turn, ratio, timed
+from bench.report import Figure, pair, ratio, timed
 from bench.workload import turns
 from onrecord.machine.session_keys import SessionKeys
 from onrecord.session.session_store import SessionStore
@@ -15,6 +14,7 @@ from onrecord.stores.sqlite import SQLiteStore
 AIM = 1.25
 KEY = bytes(range(32))
 TURNS = 1_000
+PAIRED = "in a session with a key / without"
 
 
 def with_session_keys(place: Path, *, quick: bool) -> list[Figure]:
@@ -31,9 +31,9 @@ def with_session_keys(place: Path, *, quick: bool) -> list[Figure]:
         records.close()
     rounds = 10 if quick else 30
     return [
-        Figure("record_turn in a session with a key / without", ratio(*taken), "x", AIM),
-        _pair("resume", [partial(_resume, file) for file in files], rounds),
-        _pair("verify", [partial(_verify, file) for file in files], rounds),
+        Figure(f"record_turn {PAIRED}", ratio(*taken), "x", AIM),
+        *pair(f"resume {PAIRED}", [partial(_resume, file) for file in files], rounds, AIM),
+        *pair(f"verify {PAIRED}", [partial(_verify, file) for file in files], rounds, AIM),
     ]
 
 
@@ -55,7 +55,3 @@ def _verify(file: Path) -> None:
     records = _opened(file)
     records.get("work").verify()
     records.close()
-
-
-def _pair(name: str, calls: list[Callable[[], None]], rounds: int) -> Figure:
-    return Figure(f"{name} of a session with a key / without", in_turn(calls[0], calls[1], rounds=rounds), "x", AIM)

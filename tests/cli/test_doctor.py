@@ -118,13 +118,17 @@ def test_lanes_of_dead_processes_are_told(working):
     assert "their process has ended: fix-invite-403/main" in found["lanes"]["value"]
 
 
-def test_bad_settings_are_wrong(working):
-    """An unknown setting is reported as wrong."""
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("retension = 3", "retension"), ("[notify]\ncommand = 'bell'", "notify"), ("[retention]\nerase = 3", "retention")],
+)
+def test_bad_settings_are_wrong(working, text, named):
+    """A setting that is unknown, or has the wrong type, is reported as wrong, also in a table that is rarely read."""
     settings = working.place / "config.toml"
-    settings.write_text("retension = 3\n")
+    settings.write_text(f"{text}\n")
     working.environment["ONRECORD_CONFIG"] = str(settings)
     found, _data = checks(working, code=1)
-    assert "retension" in found["settings"]["value"]
+    assert named in found["settings"]["value"]
 
 
 def test_what_was_found_of_secrets_is_counted_and_never_shown(working):

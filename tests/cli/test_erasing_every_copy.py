@@ -77,6 +77,10 @@ def test_an_erasure_is_certified_and_checked(keyed: Command, tmp_path: Path):
     statement.write_text(json.dumps(content))
     wrong = keyed.run("erase", "--check", str(statement))
     assert (wrong.code, "does not hold" in wrong.out) == (1, True), wrong
+    content["data"]["name"] = content["data"]["key"]["id"] = "\x1b]52;c;aGk=\x07"
+    statement.write_text(json.dumps(content))
+    shown = keyed.run("erase", "--check", str(statement))
+    assert ("\x1b" in shown.out + shown.err, "\\e]52" in shown.out) == (False, True), shown
 
 
 def test_what_cannot_be_certified_is_not_erased(keyed: Command, tmp_path: Path):

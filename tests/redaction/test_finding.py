@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from onrecord.errors import InvalidInput
 from onrecord.redaction.anchors import AUTOMATON, AUTOMATON_FROM, PLAIN, VECTORS, VECTORS_FROM, Anchors
+from onrecord.redaction.known import known_values, variables_of
+from onrecord.redaction.own_rules import allowed, rules_of
 from onrecord.redaction.quick import is_plain
 from onrecord.redaction.scanner import Scanner
 from onrecord.redaction.values import PLACEHOLDER, Cleaner
@@ -268,3 +271,58 @@ def test_what_the_quick_look_lets_pass_has_no_secret():
     assert is_plain(command.encode(), ())
     assert not is_plain(command.encode(), ["test_login"])
     assert not is_plain(b"a " * 4_000, ())
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|a)*b", r"(\w+\.)+com", r"\w+\w+@", "(a{1,9}){1,9}$", r"(?s).*key=(.*?)end"]
+)
+def test_a_rule_that_can_take_for_ever_is_refused(pattern):
+    """A user's pattern that an agent's output could keep busy for hours is refused when the settings are read."""
+    with pytest.raises(InvalidInput, match="can take very long"):
+        rules_of([{"kind": "ours", "pattern": pattern}])
+    with pytest.raises(InvalidInput, match="can take very long"):
+        allowed([pattern])
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"badge-[0-9]{6}", r"(?:\d{1,3}\.){3}\d{1,3}", r"(?:foo|bar){1,3}-\w{4,20}", r"ours_\S+"]
+)
+def test_an_ordinary_rule_is_taken(pattern):
+    """Control: limits, one repetition without a limit, groups and alternatives are fine."""
+    assert rules_of([{"kind": "ours", "pattern": pattern}])
+
+
+@pytest.mark.parametrize("before", [0, 500, 900, 1_023, 1_024, 1_100])
+def test_a_rule_without_a_limit_finds_its_secret_anywhere(before):
+    """Such a pattern runs over one stretch of a text after the other; a secret across two of them is one span."""
+    scanner = Scanner(own=rules_of([{"kind": "ours", "pattern": r"ours_\S+"}]))
+    text = b"x " * (before // 2) + b"ours_" + b"z" * 300 + b" y" * 2_000
+    assert [(one.start, one.end, one.kind) for one in scanner.find(text)] == [
+        (before // 2 * 2, before // 2 * 2 + 305, "ours")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [("DB_PASSWORD=hunter2#9xyz", "hunter2#9xyz"), ("DB_PASSWORD=hunter2-9xyz # the old one", "hunter2-9xyz"),
+     ('DB_PASSWORD="hunter\\"2-9xyz"', 'hunter"2-9xyz'), ("DB_PASSWORD='hunter2 9xyz' # x", "hunter2 9xyz"),
+     ("export DB_PASSWORD = hunter2 9xyz", "hunter2 9xyz"), ('DB_PASSWORD="hunter2-\n9xyz"', "hunter2-\n9xyz")],
+)  # fmt: skip
+def test_a_value_of_a_dotenv_file_is_known_whole(line, value):
+    """As programs read such files: a hash inside a value, escaped quotes, blanks and several lines belong to the value."""
+    assert known_values(variables_of(f"A=1\n{line}\nB=2\n"), "dotenv") == {value: "dotenv-value"}
+    assert variables_of(f"A=1\n{line}\nB=2\n")["B"] == "2"
+
+
+def test_a_quote_that_is_never_closed_hides_nothing():
+    """A line that begins a value and does not end it leaves the variables of the following lines known."""
+    assert variables_of("NAME='it\nDB_PASSWORD=hunter2-9xyz\n# isn't closed\n")["DB_PASSWORD"] == "hunter2-9xyz"
+
+
+def test_the_password_in_a_url_is_known():
+    """A URL in a variable is no secret as a whole; its password is one wherever it turns up, also decoded."""
+    variables = {
+        "DATABASE_URL": "postgresql://app:hunter2%2F9xyz@db.example/x",
+        "PROXY_URL": "https://db.example/a@b:c",
+    }
+    assert known_values(variables, "environment") == {"hunter2/9xyz": "environment-value"}

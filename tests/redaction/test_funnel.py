@@ -150,6 +150,24 @@ def test_keep_says_so(records):
     assert found(session)[0]["policy"] == "keep"
 
 
+def test_a_secret_that_is_a_name_is_replaced_too(records, tmp_path):
+    """As a name in arguments, in a payload, in a partner's record: neither the store nor the event that tells of it has it."""
+    session = records.open("named")
+    session.record_turn(
+        [{"role": "assistant", "content": "", "tool_calls": [{"id": "c", "name": "f", "arguments": {TOKEN: {"a": 1}}}]}]
+    )
+    session.log.record("our.own", {TOKEN: 1, "deep": [{OTHER: {TOKEN: "x"}}]})
+    session.log.record("payload.kept", {"lines": [json.dumps({"a": {TOKEN: 1, "b": [OTHER]}})]})
+    records.close()
+    assert not {secret for secret in (TOKEN, OTHER) if secret.encode() in files(tmp_path)}
+    with onrecord.connect(str(tmp_path / "record.db"), project="work") as again:
+        session = again.get("named")
+        assert session.verify().ok
+        kept = json.loads(next(iter(session.events(kinds=("payload.kept",)))).data["lines"][0])
+        assert [name.partition(":")[0] for name in kept["a"]] == ["[secret", "b"]
+        assert len(found(session)) == 3
+
+
 def test_a_team_stays_as_it_is_and_its_secrets_are_named(records):
     """Its commands must run again; what was found is an event, a report leaves it out, and `refuse` refuses it."""
     member = {"id": "lead", "command": ["sh", "-c", f"curl -H 'Authorization: Bearer {TOKEN}' x"], "environment": {}}

@@ -317,6 +317,21 @@ def test_a_false_statement_does_not_hold(records, tmp_path):
     other = said | {"first": said["first"] | {"hash": "00" * 32}, "key": said["key"] | {"id": "00" * 8}}
     assert wrong(records.store, other) == ["the log", "the key"]
     assert wrong(records.store, said | {"last": said["last"] | {"hash": "00" * 32}}) == ["the erasure"]
+    for false in (
+        {"payloads": 0},
+        {"reason": "a mistake"},
+        {"by": "someone else"},
+        {"at": "2020-01-01T00:00:00+00:00"},
+        {"position": 1},
+    ):
+        assert wrong(records.store, said | {"erasure": said["erasure"] | false}) == ["the erasure"], false
+    assert wrong(records.store, said | {"last": said["last"] | {"position": 999}}) == ["the erasure"], (
+        "not an older copy"
+    )
+    assert wrong(records.store, said | {"key": said["key"] | {"destroyed_at": ""}}) == ["the erasure"]
+    for odd in ({"session": "\x1b[31m"}, {"last": said["last"] | {"position": -1}}, {"erasure": None}, {"name": ["x"]}):
+        with pytest.raises(InvalidInput, match="not a statement"):
+            erasure.check(records.store, said | odd)
     with SessionStore(MemoryStore(), project="/p") as plain:
         bundle.take_in(plain, iter(lines))
         assert wrong(plain.store, said) == ["the key", "the content"]

@@ -25,7 +25,11 @@ NO_WORDS = frozenset(
     {"public", "path", "file", "dir", "sock", "url", "uri", "name", "type", "method", "id", "host", "port"}
 )
 """Words of names whose values are not, whatever else the name says."""
-_LINE = r"^\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s#]*))"
+_VARIABLE = (
+    r"^[ \t]*(?:export[ \t]+)?([A-Za-z_][\w.]*)[ \t]*=[ \t]*"
+    r"(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|((?:[^\s#]|(?<!\s)#|[ \t]+(?=[^\s#]))*))"
+)
+"""As dotenv libraries read it: quoted values may have several lines, and a hash begins a comment only after a blank."""
 _COMMON = frozenset(
     {"password", "postgres", "changeme", "username", "localhost", "development", "production", "disabled"}
 )
@@ -33,13 +37,25 @@ _COMMON = frozenset(
 
 def known_values(variables: Mapping[str, str], origin: str) -> dict[str, str]:
     """The secret values among variables, each with its kind; `origin` is `environment` or `dotenv`."""
-    found = {}
+    found: dict[str, str] = {}
     for name, value in variables.items():
-        if is_secret_name(name) and is_telling(value):
-            found[value] = f"{origin}-value"
+        secret = value if is_secret_name(name) else password_in(value)
+        if secret and is_telling(secret):
+            found[secret] = f"{origin}-value"
             if len(found) >= KNOWN_LIMIT:
                 break
     return found
+
+
+def password_in(value: str) -> str:
+    """The password in a URL, such as that of a database; "" if there is none."""
+    _scheme, _mark, rest = value.partition("://")
+    password = rest.partition("/")[0].rpartition("@")[0].partition(":")[2]
+    if "%" in password:
+        from urllib.parse import unquote
+
+        return unquote(password)
+    return password
 
 
 def is_secret_name(name: str) -> bool:
@@ -64,7 +80,12 @@ def variables_of(text: str) -> dict[str, str]:
     import re
 
     found = {}
-    for line in text.splitlines():
-        if match := re.match(_LINE, line):
-            found[match[1]] = next((part for part in match.groups()[1:] if part is not None), "")
+    # Each line by itself comes first: a quote that is never closed must not hide the variables after it.
+    for part in (*text.splitlines(), text):
+        for match in re.finditer(_VARIABLE, part, re.MULTILINE | re.DOTALL):
+            name, double, single, bare = match.groups()
+            if double is not None:
+                found[name] = re.sub(r"\\([\"\\$])", r"\1", double)
+            else:
+                found[name] = bare if single is None else single
     return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from re import _constants as op  # type: ignore[attr-defined]  # only the parser knows what a pattern repeats
+from re import _parser as parser  # type: ignore[attr-defined]  # as above
 
 from onrecord.errors import InvalidInput
-from onrecord.redaction.scanner import OwnRule
+from onrecord.redaction.scanner import STRETCH, OwnRule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 KIND = re.compile(r"[a-z][a-z0-9-]{0,40}")
 RULES_LIMIT = 200
 """How many rules a user may have."""
+WAYS_LIMIT = 8 * STRETCH
+"""In how many ways a pattern may match one text; a pattern with more can take for ever to find that it does not."""
+_REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT)
 _LUHN = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _CARD = range(13, 20)
 _PHONE_LEAST = 9
@@ -36,7 +41,9 @@ def _rule(one: Any) -> OwnRule:
             hint='it has kind = "our-token", pattern = "ours_[a-z0-9]{20}" and keywords = ["ours_"]',
         )
     words = tuple(word.lower().encode() for word in keywords or ())
-    return OwnRule(one["kind"], words, _compiled(one["pattern"]))
+    pattern = _compiled(one["pattern"])
+    _least, most = parser.parse(pattern.pattern).getwidth()
+    return OwnRule(one["kind"], words, pattern, in_stretches=most > STRETCH)
 
 
 def allowed(chosen: Any) -> list[re.Pattern[bytes]]:
@@ -48,11 +55,36 @@ def allowed(chosen: Any) -> list[re.Pattern[bytes]]:
 
 def _compiled(pattern: str) -> re.Pattern[bytes]:
     try:
-        return re.compile(pattern.encode())
-    except re.error as problem:
+        made = re.compile(pattern.encode())
+        ways = _ways(parser.parse(made.pattern))
+    except (re.error, RecursionError, OverflowError) as problem:
         raise InvalidInput(
             f"{pattern!r:.80} is not a pattern: {problem}", hint="use Python's regular expressions"
         ) from None
+    if ways > WAYS_LIMIT:
+        raise InvalidInput(
+            f"the pattern {pattern!r:.80} can take very long: it can match one text in too many ways",
+            hint="give all but one of its repetitions a small limit: [a-z]{1,20} for [a-z]+",
+        )
+    return made
+
+
+def _ways(parsed: Any) -> int:
+    """In how many ways a pattern can match one text at one place, at most: what backtracking may have to try."""
+    ways = 1
+    for code, about in parsed:
+        if code in _REPEATS:
+            least, most, body = about
+            inner, most = _ways(body), min(int(most), STRETCH)
+            ways *= (most - least + 1) * inner ** min(most, 64)
+        elif code is op.BRANCH:
+            ways *= sum(map(_ways, about[1]))
+        elif code is op.SUBPATTERN:
+            ways *= _ways(about[-1])
+        elif code in (op.ASSERT, op.ASSERT_NOT):
+            ways *= _ways(about[1])
+        ways = min(ways, WAYS_LIMIT + 1)
+    return ways
 
 
 def _checks_out(value: bytes) -> bool:

@@ -16,7 +16,7 @@ from onrecord.redaction.keyed import KEYWORDS, SURROUNDED, accepts, compiled, ke
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 SPACED = (b"flyv1", b"-----begin", b"private-lines:", b"privatekey")
 """Literals of formats that may stand apart from their token."""
@@ -30,6 +30,9 @@ ENCODED_BYTES = 4_096
 """How much of a base64 text is decoded at a time, in characters."""
 ENCODED_LEAST = 4
 """The fewest characters of a beginning in base64 that are searched."""
+STRETCH = 1_024
+"""Over how many bytes at a time a user's pattern runs that repeats something without a limit: its time may grow with
+the square of that."""
 DEPTH = 2
 """How often base64 inside base64 is decoded."""
 _ESCAPE = rb"(?:\\[nrtbfv0]|\[[0-9;]{0,16}m|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2})\Z"
@@ -62,6 +65,8 @@ class OwnRule(NamedTuple):
     pattern: re.Pattern[bytes]
     """Its group `secret` is replaced, or all of it if it has none."""
     accepts: Callable[[bytes], bool] | None = None
+    in_stretches: bool = False
+    """Whether the pattern has no limit of its own: it then runs over one stretch of a text after the other."""
 
 
 class _Format:
@@ -145,7 +150,7 @@ class Scanner:
             if rule.literals and not any(literal in lowered for literal in rule.literals):
                 continue
             group = "secret" if "secret" in rule.pattern.groupindex else 0
-            for match in rule.pattern.finditer(data):
+            for match in _in_stretches(rule.pattern, data) if rule.in_stretches else rule.pattern.finditer(data):
                 start, end = match.span(group)
                 if end > start and (rule.accepts is None or rule.accepts(data[start:end])):
                     found.append(Span(start, end, rule.kind))
@@ -224,6 +229,12 @@ class Scanner:
 
     def _is_allowed(self, value: bytes) -> bool:
         return any(pattern.fullmatch(value) for pattern in self._allow)
+
+
+def _in_stretches(pattern: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:
+    """The matches of a pattern in stretches that overlap by half; what two of them cut in different ways is merged."""
+    for start in range(0, max(1, len(data) - STRETCH // 2), STRETCH // 2):
+        yield from pattern.finditer(data, start, start + STRETCH)
 
 
 def _in_prose(data: bytes, start: int, end: int) -> bool:

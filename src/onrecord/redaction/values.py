@@ -75,10 +75,12 @@ class Cleaner:
         if isinstance(value, dict):
             label = value.get("name", value.get("key"))
             under = label if isinstance(label, str) and "value" in value else ""
-            return {
-                key: self.value(part, f"{place}.{key}" if place else key, under if under and key == "value" else key)
-                for key, part in value.items()
-            }  # fmt: skip
+            made = {}
+            for key, part in value.items():
+                known = self.text(key, place)  # a secret may be a name, too
+                inside = f"{place}.{known}" if place else known
+                made[known] = self.value(part, inside, under if under and key == "value" else known)
+            return made
         if isinstance(value, list):
             return [self.value(part, f"{place}[{number}]", name) for number, part in enumerate(value)]
         return value
@@ -100,11 +102,11 @@ class Cleaner:
                 text = json.loads(f'"{found[1]}"', strict=False)
             except ValueError:
                 return found[0]
+            cleaned = self.text(text, place, "" if found[2] is not None else name)
             if found[2] is not None:
-                name = text
-                return found[0]
-            cleaned = self.text(text, place, name)
-            return found[0] if cleaned == text else json.dumps(cleaned, ensure_ascii="\\u" in found[1])
+                name = cleaned
+            written = f'"{found[1]}"' if cleaned == text else json.dumps(cleaned, ensure_ascii="\\u" in found[1])
+            return written + (found[2] or "")
 
         return re.sub(_STRING, clean, raw)
 

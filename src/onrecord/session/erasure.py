@@ -15,18 +15,22 @@ from onrecord.errors import DamagedLog, InvalidInput, SessionLocked, SessionNotF
 from onrecord.log.codec import open_record
 from onrecord.log.head import ERASED
 from onrecord.log.keyed import Keyed
+from onrecord.log.names import is_ulid
 from onrecord.session.handle import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onrecord.log.events import Record
+    from onrecord.log.events import Event, Record
+    from onrecord.log.head import Head
     from onrecord.log.store import Store
 
 FORMAT = "onrecord-erasure/1"
 ALGORITHM = "AES-256-GCM"
 PURPOSE = "identity of the store"
 """What the name of a store in statements is derived for."""
+POSITION_LIMIT = 2**53
+"""No position or count in a statement is as large."""
 CHECK_PAGE = 1_000
 """How many events a check reads at a time."""
 KEPT = ("payload.erased", "session.forked")
@@ -63,8 +67,7 @@ def statement(session: Session, made_at: float) -> dict[str, Any]:
             f"the key of session {head.name!r} is {state}, so its destruction cannot be certified",
             hint="erase the session again to destroy its key",
         )
-    erasures = store.read(session.id, after=head.forked_at, kinds=("payload.erased",))
-    by_scope = {event.data["scope"]: event for event in map(open_record, erasures)}
+    by_scope = _erasures(store, head)
     if "key" not in by_scope:
         raise SessionLocked(
             f"the key of session {head.name!r} is destroyed, and its log does not say so yet",
@@ -74,11 +77,7 @@ def statement(session: Session, made_at: float) -> dict[str, Any]:
     first = store.read(session.id, after=head.forked_at, upto=head.forked_at + 1, bodies=())[0]
     return {
         "format": FORMAT, "session": session.id, "name": head.name, "store": store.key(PURPOSE)[:16].hex(),
-        "first": _point(first), "last": {"position": said.position, "hash": said.hash.hex()},
-        "erasure": {
-            "position": whole.position, "payloads": whole.data["count"], "at": _time(whole.at), "by": whole.by,
-            "reason": whole.data["reason"],
-        },
+        "first": _point(first), "last": _point(said), "erasure": _told(whole),
         "key": {"id": key_id, "algorithm": ALGORITHM, "destroyed_at": _time(said.data["destroyed_at"])},
         "made_at": _time(int(made_at * 1e6)),
     }  # fmt: skip
@@ -98,16 +97,44 @@ def check(store: Store, said: dict[str, Any]) -> list[Finding]:
     else:
         found = [_fails("the log", "begins with another event than the statement says")]
     found.append(_chain(store, head.session))
-    last = wanted["last"]
-    if head.position < last["position"]:
-        found.append(_holds("the erasure", f"is not in this copy, which is older: it ends at {head.position}"))
-    else:
-        same = _at(store, head.session, last["position"])[0].hash.hex() == last["hash"]
-        told = "is on record with the hash that the statement names" if same else "is not the one on record here"
-        found.append(Finding("the erasure", same and head.status == ERASED, told))
+    found.append(_erasure(store, head, wanted))
     found.append(_key(store, head.session, key_id, wanted["key"]["id"]))
     found.append(_content(store, head.session, head.forked_at))
     return found
+
+
+def _erasures(store: Store, head: Head) -> dict[str, Event]:
+    """The erasures on record by their scope: `all` erased the content, `key` says that the key was destroyed."""
+    found = store.read(head.session, after=head.forked_at, kinds=("payload.erased",))
+    return {event.data["scope"]: event for event in map(open_record, found)}
+
+
+def _told(whole: Event) -> dict[str, Any]:
+    """What a statement says of an erasure."""
+    return {
+        "position": whole.position, "payloads": whole.data["count"], "at": _time(whole.at), "by": whole.by,
+        "reason": whole.data["reason"],
+    }  # fmt: skip
+
+
+def _erasure(store: Store, head: Head, wanted: dict[str, Any]) -> Finding:
+    """Whether the log says of the erasure what the statement says: when, by whom, why, of how much."""
+    by_scope = _erasures(store, head)
+    whole, said = by_scope.get("all"), by_scope.get("key")
+    differs = _fails("the erasure", "is on record here in another way than the statement says")
+    if whole is not None and _told(whole) != wanted["erasure"]:
+        return differs
+    if said is None:
+        older = head.position < wanted["last"]["position"]
+        return (
+            _holds("the erasure", f"is not in this copy, which is older: it ends at {head.position}")
+            if older
+            else differs
+        )
+    same = _point(said) == wanted["last"] and _time(said.data["destroyed_at"]) == wanted["key"]["destroyed_at"]
+    if not same or head.status != ERASED:
+        return differs
+    return _holds("the erasure", "is on record as the statement says")
 
 
 def _chain(store: Store, session: str) -> Finding:
@@ -154,10 +181,24 @@ def _at(store: Store, session: str, position: int) -> list[Record]:
 def _fields(said: dict[str, Any]) -> dict[str, Any]:
     """A statement with the fields that a check needs, or one clear error."""
     try:
-        fits = said["format"] == FORMAT and all(
-            type(said[name]["position"]) is int and isinstance(said[name]["hash"], str) for name in ("first", "last")
+        erasure, key = said["erasure"], said["key"]
+        texts = (
+            said["session"],
+            said["name"],
+            erasure["at"],
+            erasure["by"],
+            erasure["reason"],
+            key["id"],
+            key["destroyed_at"],
         )
-        fits = fits and isinstance(said["session"], str) and isinstance(said["key"]["id"], str)
+        numbers = said["first"]["position"], said["last"]["position"], erasure["position"], erasure["payloads"]
+        hashes = said["first"]["hash"], said["last"]["hash"]
+        fits = (
+            said["format"] == FORMAT
+            and all(isinstance(text, str) for text in (*texts, *hashes))
+            and all(type(number) is int and 0 <= number < POSITION_LIMIT for number in numbers)
+            and is_ulid(said["session"])
+        )
     except (KeyError, TypeError):
         fits = False
     if not fits:
@@ -165,7 +206,7 @@ def _fields(said: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _point(record: Record) -> dict[str, Any]:
+def _point(record: Record | Event) -> dict[str, Any]:
     return {"position": record.position, "hash": record.hash.hex()}
 
 

@@ -161,10 +161,10 @@ def cleaned(cleaner: Cleaner, kind: str, data: Any) -> Any:
     if not isinstance(data, dict):
         return cleaner.value(data)
     ours = OURS if kind in KINDS else frozenset[str]()
-    made = {
-        name: part if name in ours or name == "lines" else cleaner.value(part, name, name)
-        for name, part in data.items()
-    }
+    made = {}
+    for name, part in data.items():
+        known = cleaner.text(name, "")
+        made[known] = part if name in ours or name == "lines" else cleaner.value(part, known, known)
     lines = data.get("lines")
     if kind == "payload.kept" and isinstance(lines, list):
         return made | {"lines": [cleaner.record(one, "lines") if isinstance(one, str) else one for one in lines]}

@@ -1,5 +1,6 @@
--- What the app role may do: everything a store needs and nothing more. It cannot change or delete an event, a session or a blob;
--- erasure goes through `onrecord.erase`. The auditor role only reads. The names of the roles replace {app} and {auditor}, as quoted
+-- What the app role may do: everything a store needs and nothing more. It cannot change or delete an event or the content of a
+-- blob, nor delete a session; erasure goes through `onrecord.erase`. It moves the head in the row of a session, which verification
+-- derives again from the events. The auditor role only reads. The names of the roles replace {app} and {auditor}, as quoted
 -- identifiers.
 -- Run again after every migration; granting twice changes nothing.
 

@@ -13,7 +13,7 @@ from onrecord.machine.files import refuse_special
 from onrecord.session.erasure import check as findings_of
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, UsageError
 from onrecord.surfaces.cli.shared.files import refuse_existing, refuse_missing_directory, write_file
-from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, Cell, counted, dump
+from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, Cell, counted, dump, shown
 from onrecord.surfaces.cli.shared.sealing import checked, known_signers, signed
 from onrecord.surfaces.cli.shared.shapes import session_data
 
@@ -113,7 +113,7 @@ def check(call: Call) -> int:
         return OK if good else FAILED
     call.output.table(("claim", "!", "~"), [_row(finding) for finding in findings])
     call.output.note(f"the statement is {by}")
-    name, key = said.get("name", said["session"]), said["key"]["id"]
+    name, key = shown(said["name"]), shown(said["key"]["id"])
     outcome = "holds" if good else "does not hold"
     call.output.write(f"the erasure of {name} with its key {key} {outcome} for {store_url(call.get('store'))}\n")
     return OK if good else FAILED

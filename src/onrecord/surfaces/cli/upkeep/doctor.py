@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import __version__, machine
-from onrecord.connection import config_path, is_store, settings, shown_url, store_file, store_url
+from onrecord.connection import (
+    config_path,
+    is_store,
+    notify_settings,
+    retention_policy,
+    settings,
+    shown_url,
+    store_file,
+    store_url,
+)
 from onrecord.environment import KEY_VARIABLE
 from onrecord.errors import OnrecordError
 from onrecord.log.head import LIVE
@@ -86,7 +95,8 @@ def _programs() -> list[Check]:
 def _settings() -> list[Check]:
     checks = []
     try:
-        settings()
+        for read in (settings, notify_settings, retention_policy):
+            read()
         there = Path(config_path()).exists()
         checks.append(Check("settings", "info", f"{config_path()}{'' if there else ' (none)'}"))
     except OnrecordError as problem:
