@@ -228,7 +228,12 @@ def test_what_comes_while_another_process_writes_shares_a_transaction(tmp_path, 
     """Writes that arrive while the batch leader waits for the write lock are committed together with its own."""
     pair, sizes = Pair(str(tmp_path)), []
     usual = Writer._transact
-    monkeypatch.setattr(Writer, "_transact", lambda *given: (sizes.append(len(given[2])), usual(*given)))
+
+    def counted(*given: Any) -> None:
+        sizes.append(len(given[2]))
+        usual(*given)
+
+    monkeypatch.setattr(Writer, "_transact", counted)
     group, answers = pair.file._writer.group, []
 
     def write(call: Callable[[], Any]) -> None:

@@ -266,14 +266,16 @@ def test_a_note_made_of_events_has_no_forged_line(spoken):
 
 
 def test_a_note_quotes_every_agent_at_work():
-    """Who works beside a talkative agent is in note and brief with its prompt, its command and its words."""
+    """Who works beside a talkative agent is in note and brief with its prompt, its command, its edits and its words; a refused edit is none."""
     records = SessionStore(MemoryStore(), project="/p")
-    ran = {"id": "c1", "name": "bash", "arguments": {"command": "make docs"}}
     quiet, loud = (records.open("work", agent=name) for name in ("quiet", "loud"))
     with quiet.turn() as turn:
         turn.user("Write the docs.")
-        turn.assistant("", tool_calls=[ran])
+        turn.assistant("", tool_calls=[{"id": "c1", "name": "bash", "arguments": {"command": "make docs"}}])
         turn.tool("c1", "exit code: 0")
+        for call, path in (("c2", "docs/yes.md"), ("c3", "docs/no.md")):
+            turn.assistant("", tool_calls=[{"id": call, "name": "Write", "arguments": {"file_path": path}}])
+            turn.tool(call, "", error=call == "c3")
         turn.assistant("They are written.")
     for number in range(60):
         loud.record_turn(
@@ -285,6 +287,7 @@ def test_a_note_quotes_every_agent_at_work():
         assert "quiet was asked: Write the docs." in text
         assert "last words of quiet: They are written." in text
         assert "ran: make docs (exit 0)" in text
+        assert "files changed: docs/yes.md\n" in text
 
 
 def test_a_template_of_any_domain_cannot_lose_the_instructions():

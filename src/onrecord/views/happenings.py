@@ -92,9 +92,11 @@ def told(recent: Recent) -> Told:
         answers = {item.get("call"): item for item in turn.items if item["role"] == "tool"}
         for call in calls_of(turn.items):
             used = hooks.get(seen.get(str(call.get("id")), ""), {})
-            files += used.get("paths") or changed_by(call)
+            answer = answers.get(call.get("id"))
+            refused = answer is not None and answer.get("error")
+            files += used.get("paths") or (() if refused else changed_by(call))
             if command := command_of(call.get("arguments")):
-                ran = _ran(command, answers.get(call.get("id")), running=turn.status == RUNNING)
+                ran = _ran(command, answer, running=turn.status == RUNNING)
                 known = used.get("exit_code")  # a vendor's transcript often says only that it did not fail
                 commands.append(ran if ran.ended or known is None else ran._replace(ended=f"exit {known}"))
     alone = hooks.keys() - seen.values()
