@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onrecord.log.events import KINDS, Event
+from onrecord.log.item_values import ToolCall
 from onrecord.session.handle import Session
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
@@ -15,7 +16,7 @@ NEW = "def read_from(self, session):\n    if session.accepted_within(5):\n      
 USED: Any = {"model": "opus", "input_tokens": 14_000, "output_tokens": 200, "cost": 0.09}
 
 
-def call(id_: str, name: str, arguments: Any) -> dict[str, Any]:
+def call(id_: str, name: str, arguments: Any) -> ToolCall:
     return {"id": id_, "name": name, "arguments": arguments}
 
 

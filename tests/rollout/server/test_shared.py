@@ -323,11 +323,12 @@ def test_the_first_turn_of_a_session_has_two_durable_steps(proxy, monkeypatch):
     steps = []
     for name in ("append", "join", "acquire"):
         usual = getattr(SQLiteStore, name)
-        monkeypatch.setattr(
-            SQLiteStore,
-            name,
-            lambda *given, name=name, usual=usual, **more: (steps.append(name), usual(*given, **more))[1],
-        )
+
+        def counted(*given, name=name, usual=usual, **more):
+            steps.append(name)
+            return usual(*given, **more)
+
+        monkeypatch.setattr(SQLiteStore, name, counted)
     session = proxy.new()
     proxy.record(session)
     assert steps == []
