@@ -54,7 +54,7 @@ def test_no_module_of_a_project_runs_inside_a_team(squad, forged):
         (squad.project / name).write_text(f"open({str(mark)!r}, 'a').write({name!r})\n")
     squad.ok("import", str(forged(("team.formed", hostile(touching(ran), str(squad.project))))))
     assert squad.team("resume", "gift", "--yes").wait(60) == 0, squad.told()
-    assert ran.exists(), "the member ran, in the project"
+    assert ran.exists(), "the control: the member ran, in the project"
     assert not mark.exists(), mark.read_text()
 
 
