@@ -151,7 +151,7 @@ def test_keep_says_so(records):
 
 
 def test_a_secret_that_is_a_name_is_replaced_too(records, tmp_path):
-    """As a name in arguments, in a payload, in a partner's record: neither the store nor the event that tells of it has it."""
+    """As a name in arguments, in a payload, in a partner's record: neither the store nor the event about it has it."""
     session = records.open("named")
     session.record_turn(
         [{"role": "assistant", "content": "", "tool_calls": [{"id": "c", "name": "f", "arguments": {TOKEN: {"a": 1}}}]}]

@@ -47,6 +47,17 @@ def test_an_imported_team_runs_nothing_until_a_person_agrees(squad, forged):
     assert mark.exists()
 
 
+def test_no_module_of_a_project_runs_inside_a_team(squad, forged):
+    """Supervisor, members and launchers run in the project, and load none of its modules in place of ours or Python's."""
+    mark, ran = squad.place / "planted", squad.place / "ran"
+    for name in ("json.py", "onrecord.py", "subprocess.py"):
+        (squad.project / name).write_text(f"open({str(mark)!r}, 'a').write({name!r})\n")
+    squad.ok("import", str(forged(("team.formed", hostile(touching(ran), str(squad.project))))))
+    assert squad.team("resume", "gift", "--yes").wait(60) == 0, squad.told()
+    assert ran.exists(), "the control: the member ran, in the project"
+    assert not mark.exists(), mark.read_text()
+
+
 def test_no_supervisor_starts_what_arrives_while_it_runs(tmp_path, elsewhere):
     """The library refuses a team from another store whichever way it came, and a team that an update brings in."""
     mark = tmp_path / "ran"

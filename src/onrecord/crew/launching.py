@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onrecord import machine
+
 if TYPE_CHECKING:
     from onrecord.crew.hosts import Spawn
 
@@ -23,7 +25,7 @@ def describe(spawn: Spawn, file: Path) -> list[str]:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as stream:
         json.dump({"argv": list(spawn.argv), "env": dict(spawn.env), "cwd": spawn.cwd}, stream)
-    return [sys.executable, "-m", __name__, str(file)]
+    return [*machine.own_program(__name__), str(file)]
 
 
 def main(path: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,7 +101,7 @@ class Members:
     def spawn(self, member: Member, mode: str, view: TeamView) -> Spawn:
         """The command line of an agent: our own command around its program."""
         cwd = directory_of(view.team or self.team, member, self.here, self.folder)
-        command = [sys.executable, "-m", "onrecord", *self._words(member, mode, view, self._prompt(member, cwd))]
+        command = [*machine.own_program(), *self._words(member, mode, view, self._prompt(member, cwd))]
         layout = next((one.layout for one in self.team.groups if one.id == member.group), "windows")
         return Spawn(member.id, command, self._environment(member), cwd, layout, member.group)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -139,7 +138,7 @@ class Crew:
         session.leave()
         log = members.processes.log(CREW)
         log.parent.mkdir(parents=True, exist_ok=True)
-        words = [sys.executable, "-m", "onrecord", "team", "up", "--session", session.id, "--store", session.log.url]
+        words = [*machine.own_program(), "team", "up", "--session", session.id, "--store", session.log.url]
         words += ["--project", session.head.project, *(["--yes"] if members.yes else [])]
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 TYPE_CHECKING = False
@@ -92,6 +93,14 @@ _IDENTITIES: dict[int, dict[str, Any]] = {}
 
 def _identity(pid: int) -> dict[str, Any]:
     return {"host": os.uname().nodename, "boot": boot_id(), "space": _pid_space(), "pid": pid, "started": started(pid)}
+
+
+def own_program(module: str = "onrecord") -> list[str]:
+    """The words that run a module of ours with this Python.
+
+    Without the option, Python would look for modules in the present directory first: a project's `json.py` would run.
+    """
+    return [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", module]
 
 
 def identity() -> dict[str, Any]:

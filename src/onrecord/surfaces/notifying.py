@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onrecord import machine
 from onrecord.environment import AGENT_VARIABLE, MEMBER_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
 from onrecord.machine.wall_clock import local_time
 from onrecord.surfaces import trouble
@@ -258,7 +259,7 @@ def _detach(programs: Sequence[Sequence[str]], data: Mapping[str, Any]) -> None:
     """Run programs in a process of their own, which outlives this one and is not one of the agent's."""
     env = {name: value for name, value in os.environ.items() if name not in PRIVATE}
     child = subprocess.Popen(  # a list of words
-        [sys.executable, "-P", "-m", "onrecord", "__notify"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        [*machine.own_program(), "__notify"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True, env=env, cwd=Path.home(), bufsize=0,
     )  # fmt: skip
     if child.stdin is not None:  # a few kilobytes: a pipe takes them without waiting

@@ -82,7 +82,8 @@ def _is_there(path: str) -> bool:
 def _start(session_id: str, agent: str) -> None:
     """Start it in a session of its own, without our standard streams: nothing waits for it, no signal reaches it."""
     env = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-    ways = ("-I",) if sys.flags.isolated else ("-P",)
     streams = [(os.POSIX_SPAWN_OPEN, number, _NOTHING, os.O_RDWR, 0) for number in range(3)]
-    words = [sys.executable, *ways, "-m", MODULE, session_id, agent]
+    from onrecord import machine
+
+    words = [*machine.own_program(MODULE), session_id, agent]
     os.posix_spawn(sys.executable, words, env, file_actions=streams, setsid=True)

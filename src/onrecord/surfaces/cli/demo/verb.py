@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onrecord import machine
 from onrecord.connection import connect
 from onrecord.surfaces.cli.demo.stage import PlainStage, Stage
 from onrecord.surfaces.cli.demo.worker import SESSION
@@ -86,7 +87,7 @@ def _place(keep: str | None) -> Path:
 
 @contextmanager
 def _process(verb: str, url: str, pace: float) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "onrecord", verb, url, str(pace)]
+    command = [*machine.own_program(), verb, url, str(pace)]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     # A demo process that hangs, or whose parent is stopped, must not stay behind.
     alarm = Timer(PATIENCE_SECONDS, process.kill)
