@@ -39,7 +39,7 @@ VIEWS_VERSION = "whole.16"
 """Changes whenever a fold changes its meaning, so that older snapshots are not used."""
 
 LOOKED = "code.changed"
-"""The kind of what a look at the worktree found. Whoever looks, the session was not at work then."""
+"""The kind of what a look at the worktree found. It is no work of the session."""
 BODIES = frozenset(DURABLE_KINDS)
 """The kinds that `Whole` reads the payload of; of the others it reads the header only."""
 
