@@ -142,8 +142,6 @@ class Whole:
         self._fold_into_views(event)
 
     def _move_head(self, event: Event) -> None:
-        if event.kind != LOOKED:
-            self.active_at = max(self.active_at, event.at)
         try:
             self.head = after(self.head, event, event.run, event.hash)
         except Conflict:
@@ -154,6 +152,8 @@ class Whole:
             # Earlier events are the parent's; later ones are this session's own.
             parent = self.head
             self.head = parent._replace(session=event.session, parent=parent.session, forked_at=event.position - 1)
+        if event.kind != LOOKED:
+            self.active_at = self.head.at
 
     def _fold_into_views(self, event: Event) -> None:
         kind = event.kind
@@ -184,15 +184,17 @@ class Whole:
             event = open_record(record) if record.kind in BODIES else open_header(record)
             if event.kind in quiet:
                 last, run, at = event, max(run, event.run), max(at, event.at)
-                active = active if event.kind == LOOKED else max(active, event.at)
+                if event.kind != LOOKED:
+                    active = at
             else:
                 self._move_past(last, run, at)
+                self.active_at = active
                 self._move_head(event)
-                head, last = self.head, None
+                head, last, active = self.head, None, self.active_at
                 quiet, run, at = QUIET[head.status], head.run, head.at
             self._fold_into_views(event)
         self._move_past(last, run, at)
-        self.active_at = max(self.active_at, active)
+        self.active_at = active
         return self
 
     def _move_past(self, last: Event | None, run: int, at: int) -> None:
