@@ -81,7 +81,7 @@ def test_a_list_of_attempts_never_cuts_evidence(command):
         told.append(command.on_terminal("attempt", "abandon", str(number), "--reason", "not needed", columns=40).out)
     assert max(len(line) for one in told for line in one.splitlines()) <= 40
     shown = COLOUR.sub("", command.on_terminal("attempt", "list", columns=60).out)
-    assert "…--rate 0.1 " in shown, "what tells commands apart is not cut"
+    assert "…--rate 0.1 " in shown, "where commands differ they are not cut"
     assert "…--rate 0.01 " in shown
 
 

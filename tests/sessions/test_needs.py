@@ -280,7 +280,7 @@ def test_an_agent_that_has_answered_is_idle(agent, timed):
 
 
 def test_a_look_is_not_activity(timed, agent, clock):
-    """A survey that somebody's `show` made neither dates the session nor its note; what happens next does, also after a snapshot."""
+    """The survey of a `show` neither dates the session nor its note; what happens next does, also after a snapshot."""
     session = agent()
     session.decide("Read from the primary")
     then = session.head.at

@@ -39,7 +39,7 @@ VIEWS_VERSION = "whole.16"
 """Changes whenever a fold changes its meaning, so that older snapshots are not used."""
 
 LOOKED = "code.changed"
-"""The kind of what a look at the worktree found. Whoever looks, the session was not at work then."""
+"""The kind of what a look at the worktree found. It is no work of the session."""
 BODIES = frozenset(DURABLE_KINDS)
 """The kinds that `Whole` reads the payload of; of the others it reads the header only."""
 
@@ -137,8 +137,6 @@ class Whole:
         self._fold_into_views(event)
 
     def _move_head(self, event: Event) -> None:
-        if event.kind != LOOKED:
-            self.active_at = max(self.active_at, event.at)
         try:
             self.head = after(self.head, event, event.run, event.hash)
         except Conflict:
@@ -149,6 +147,8 @@ class Whole:
             # Earlier events are the parent's; later ones are this session's own.
             parent = self.head
             self.head = parent._replace(session=event.session, parent=parent.session, forked_at=event.position - 1)
+        if event.kind != LOOKED:
+            self.active_at = self.head.at
 
     def _fold_into_views(self, event: Event) -> None:
         kind = event.kind
@@ -179,15 +179,17 @@ class Whole:
             event = open_record(record) if record.kind in BODIES else open_header(record)
             if event.kind in quiet:
                 last, run, at = event, max(run, event.run), max(at, event.at)
-                active = active if event.kind == LOOKED else max(active, event.at)
+                if event.kind != LOOKED:
+                    active = at
             else:
                 self._move_past(last, run, at)
+                self.active_at = active
                 self._move_head(event)
-                head, last = self.head, None
+                head, last, active = self.head, None, self.active_at
                 quiet, run, at = QUIET[head.status], head.run, head.at
             self._fold_into_views(event)
         self._move_past(last, run, at)
-        self.active_at = max(self.active_at, active)
+        self.active_at = active
         return self
 
     def _move_past(self, last: Event | None, run: int, at: int) -> None:

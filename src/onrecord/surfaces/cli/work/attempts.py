@@ -241,7 +241,7 @@ def _proof(one: dict[str, Any]) -> str:
 
 
 def _apart(commands: set[str]) -> dict[str, list[str]]:
-    """For commands that begin alike, the word that tells each from the others: a cut must not hide it."""
+    """For commands that begin alike, the word in which each differs from the others: a cut must not hide it."""
     found = {}
     for command in commands:
         alike = [one for one in commands if one[:TEXT_LEAST] == command[:TEXT_LEAST]]
