@@ -271,8 +271,9 @@ def test_a_note_quotes_every_agent_at_work():
     quiet, loud = (records.open("work", agent=name) for name in ("quiet", "loud"))
     with quiet.turn() as turn:
         turn.user("Write the docs.")
-        turn.assistant("", tool_calls=[{"id": "c1", "name": "bash", "arguments": {"command": "make docs"}}])
-        turn.tool("c1", "exit code: 0")
+        for call in ("c0", "c1"):
+            turn.assistant("", tool_calls=[{"id": call, "name": "bash", "arguments": {"command": "make docs"}}])
+            turn.tool(call, "exit code: 0")
         for call, path in (("c2", "docs/yes.md"), ("c3", "docs/no.md")):
             turn.assistant("", tool_calls=[{"id": call, "name": "Write", "arguments": {"file_path": path}}])
             turn.tool(call, "", error=call == "c3")
@@ -286,7 +287,7 @@ def test_a_note_quotes_every_agent_at_work():
         assert "last words: did 59" in text
         assert "quiet was asked: Write the docs." in text
         assert "last words of quiet: They are written." in text
-        assert "ran: make docs (exit 0)" in text
+        assert text.count("ran: make docs (exit 0), 2 times") == text.count("make docs") == 1
         assert "files changed: docs/yes.md\n" in text
 
 

@@ -131,13 +131,21 @@ def lines_of(recent: Recent, commands: int = COMMANDS_SHOWN) -> list[str]:
         lines += [f"{other.agent} was asked: {_line(other.asked)}"] if other.asked else []
         lines += [_doing_line(other)] if other.doing else []
         lines += [f"last words of {other.agent}: {_line(other.words)}"] if other.words else []
-    lines += [f"ran: {_line(ran.command)}" + (f" ({ran.ended})" if ran.ended else "")
-              for ran in one.commands[-commands:]]  # fmt: skip
+    lines += _command_lines(one.commands)[-commands:]
     if one.files:
         shown = one.files[-FILES_SHOWN:]
         more = f" and {len(one.files) - len(shown)} more" if len(one.files) > len(shown) else ""
         lines.append(f"files changed: {', '.join(shown)}{more}")
     return lines + [f"commit {_line(commit)}" for commit in one.commits[-COMMITS_SHOWN:]]
+
+
+def _command_lines(commands: list[Ran]) -> list[str]:
+    """A line for each command that ended as it did, where it last ran."""
+    times: dict[str, int] = {}
+    for ran in commands:
+        line = f"ran: {_line(ran.command)}" + (f" ({ran.ended})" if ran.ended else "")
+        times[line] = times.pop(line, 0) + 1
+    return [line + (f", {count} times" if count > 1 else "") for line, count in times.items()]
 
 
 def _doing_line(said: Said) -> str:
