@@ -84,7 +84,7 @@ def test_evidence_has_short_names(session, clock):
     assert session.evidence.resolve("a") == tomorrow, "of the newest day"
     cite(session, "a")
     assert session.evidence.resolve("a") == "a"
-    with pytest.raises(InvalidInput, match="'last' is the newest evidence"):
+    with pytest.raises(InvalidInput, match="'last' always means the newest evidence"):
         session.evidence.record("log", id="last")
     session.findings.state("It is the proxy", "verified", evidence=["last", first, "a"])
     assert session.findings.get("f1")["evidence"] == ["a", first], "what is recorded is the full id, once"
@@ -94,7 +94,7 @@ def test_two_letters_that_may_be_meant_are_refused(session):
     """A letter that two captured ids of the newest day end with names neither of them."""
     for kind in ("run", "file"):
         session.evidence.record(kind, captured=True)
-    with pytest.raises(InvalidInput, match=r"'a' may be run-.*-a or file-.*-a"):
+    with pytest.raises(InvalidInput, match=r"'a' can mean run-.*-a or file-.*-a"):
         session.evidence.resolve("a")
 
 

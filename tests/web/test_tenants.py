@@ -157,7 +157,7 @@ def test_a_tenant_that_the_login_may_not_see_is_refused_without_details(problem,
     ("change", "words"),
     [
         ({"tenant_header": "Cookie"}, "cannot be the header"), ({"tenant_header": "a b"}, "cannot be the header"),
-        ({"chosen_token": False}, "prove itself"), ({"allow_writes": True}, "only reads"),
+        ({"chosen_token": False}, "prove itself"), ({"allow_writes": True}, "can only read"),
     ],
 )  # fmt: skip
 def test_a_header_is_only_taken_from_a_proxy_that_proves_itself(change, words):
