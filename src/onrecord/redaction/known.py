@@ -52,9 +52,10 @@ def password_in(value: str) -> str:
     _scheme, _mark, rest = value.partition("://")
     password = rest.partition("/")[0].rpartition("@")[0].partition(":")[2]
     if "%" in password:
-        from urllib.parse import unquote
+        import re
 
-        return unquote(password)
+        made = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), password.encode())
+        return made.decode(errors="replace")
     return password
 
 
