@@ -54,7 +54,9 @@ def password_in(value: str) -> str:
     if "%" in password:
         import re
 
-        made = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), password.encode())
+        made = re.sub(
+            rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), password.encode(errors="replace")
+        )
         return made.decode(errors="replace")
     return password
 
