@@ -71,6 +71,10 @@ def is_secret_name(name: str) -> bool:
 
 def is_telling(value: str) -> bool:
     """Whether a value is so particular that it means the secret wherever it is found."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False  # it has bytes that are no text, so no text has it
     if len(value) < KNOWN_LEAST or value.lower() in _COMMON or value.startswith(("/", "~", "$", "http://", "https://")):
         return False
     if value.isalpha() or value.isdigit():
