@@ -326,3 +326,11 @@ def test_the_password_in_a_url_is_known():
         "PROXY_URL": "https://db.example/a@b:c",
     }
     assert known_values(variables, "environment") == {"hunter2/9xyz": "environment-value"}
+
+
+def test_bytes_that_are_no_text_are_no_known_value():
+    """A variable may have any bytes, also in the password of a URL; no text can have them, and nothing fails."""
+    variables = {"DB_PASSWORD": "hunter2-\udcff9xyz", "DB_URL": "x://u:p%41\udcff12345@h", "API_KEY": "hunter2-9xyz"}
+    found = known_values(variables, "environment")
+    assert "hunter2-9xyz" in found
+    assert Scanner(known=found).find(b"it is hunter2-9xyz")

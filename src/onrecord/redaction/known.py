@@ -52,9 +52,12 @@ def password_in(value: str) -> str:
     _scheme, _mark, rest = value.partition("://")
     password = rest.partition("/")[0].rpartition("@")[0].partition(":")[2]
     if "%" in password:
-        from urllib.parse import unquote
+        import re
 
-        return unquote(password)
+        made = re.sub(
+            rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), password.encode(errors="replace")
+        )
+        return made.decode(errors="replace")
     return password
 
 
@@ -68,6 +71,10 @@ def is_secret_name(name: str) -> bool:
 
 def is_telling(value: str) -> bool:
     """Whether a value is so particular that it means the secret wherever it is found."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False  # it has bytes that are no text, so no text has it
     if len(value) < KNOWN_LEAST or value.lower() in _COMMON or value.startswith(("/", "~", "$", "http://", "https://")):
         return False
     if value.isalpha() or value.isdigit():
