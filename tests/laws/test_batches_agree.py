@@ -227,18 +227,16 @@ def test_one_known_id_leaves_a_batch_together(tmp_path, monkeypatch):
 def test_what_comes_while_another_process_writes_shares_a_transaction(tmp_path, monkeypatch):
     """Writes that arrive while the batch leader waits for the write lock are committed together with its own."""
     pair, sizes = Pair(str(tmp_path)), []
-    usual = Writer._transact
+    usual, group, answers = Writer._transact, pair.file._writer.group, []
 
-    def counted(*given: Any) -> None:
-        sizes.append(len(given[2]))
-        usual(*given)
-
-    monkeypatch.setattr(Writer, "_transact", counted)
-    group, answers = pair.file._writer.group, []
+    def counted(writer: Writer, cursor: apsw.Cursor, batch: Any) -> None:
+        sizes.append(len(batch))
+        usual(writer, cursor, batch)
 
     def write(call: Callable[[], Any]) -> None:
         answers.append(call())
 
+    monkeypatch.setattr(Writer, "_transact", counted)
     batch = [fact(10), fact(11, data=2), fact(12, lease="take", session=TWIG)]
     threads = [Thread(target=write, args=(pair.call(0, wish, 0),)) for wish in batch]
     with Path(pair.file.path + ".lock").open("rb") as other:

@@ -320,15 +320,17 @@ def test_samples_may_be_acknowledged_at_another_proxy(start):
 
 def test_the_first_turn_of_a_session_has_two_durable_steps(proxy, monkeypatch):
     """The lease is taken in the same step as the intent; a session that is only read takes none."""
-    steps = []
-    for name in ("append", "join", "acquire"):
-        usual = getattr(SQLiteStore, name)
+    steps: list[str] = []
 
-        def counted(*given, name=name, usual=usual, **more):
+    def counting(name, usual):
+        def counted(*given, **more):
             steps.append(name)
             return usual(*given, **more)
 
-        monkeypatch.setattr(SQLiteStore, name, counted)
+        return counted
+
+    for name in ("append", "join", "acquire"):
+        monkeypatch.setattr(SQLiteStore, name, counting(name, getattr(SQLiteStore, name)))
     session = proxy.new()
     proxy.record(session)
     assert steps == []
