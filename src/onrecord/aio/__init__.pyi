@@ -487,7 +487,7 @@ class AsyncLogVerbs(Awaited):
         """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
 
     def decoded(self, parse: Callable[[bytes], Json], kinds: Collection[str] | None = ..., *, after: int = ..., upto: int | None = ..., page: int = ...) -> AsyncIterator[Event]:
-        """Events in order, their payloads decoded by a faster parser, which must return what `json.loads` returns."""
+        """Events in order, decoded by the caller's parser: it returns what `json.loads` does, or the part it needs."""
 
     async def disconnect(self) -> None:
         """Close the files and connections of the store; for a process that used this one session."""

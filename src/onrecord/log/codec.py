@@ -338,7 +338,7 @@ def open_record(record: Record) -> Event:
 
 
 def parse_record(record: Record, parse: Callable[[bytes], Any]) -> Event:
-    """The same by another parser, which must return what `json.loads` returns."""
+    """The same by another parser, which returns what `json.loads` does, or the part that its caller needs."""
     try:
         data = None if record.payload is None else parse(record.payload)
     except ValueError:

@@ -106,7 +106,7 @@ class LogVerbs(Chapter):
         upto: int | None = None,
         page: int = DECODED_PAGE,
     ) -> Iterator[Event]:
-        """Events in order, their payloads decoded by a faster parser, which must return what `json.loads` returns."""
+        """Events in order, decoded by the caller's parser: it returns what `json.loads` does, or the part it needs."""
         session = self._session
         while found := session.store.read(session.id, after=after, upto=upto, kinds=kinds, limit=page):
             yield from [parse_record(record, parse) for record in found]
