@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:1] = [str(ROOT)]  # not this directory: its modules have names of libraries
 
 from bench import (  # noqa: E402 - the path above makes this a program of its own
     append,
