@@ -27,6 +27,7 @@ from onrecord.vendors.port import (
     ENDS_WITH_TIME,
     FAILED,
     FINISHED,
+    IDLE,
     KILLED,
     UNKNOWN,
     USER,
@@ -385,6 +386,10 @@ class _Watch:
         for vendor_id in self._had:
             done = mirror(self.run.session, self.run.of.name, vendor_id, self.run.env, seconds=seconds)
             self.rewritten = self.rewritten or (done.rewritten and vendor_id == self.expected)
+            turn = self.turn
+            if done.records and turn is not None and turn.state == IDLE:
+                # Its hook looked for a question before the vendor had written the answer.
+                self.run.notify()
 
     def _renew(self) -> None:
         session = self.run.session
