@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from onrecord.agents import waiting
-from onrecord.agents.wrapping import Ask, record_prompt
+from onrecord.agents.outlasting import outlast
+from onrecord.agents.resuming import MUST, Terms, plan_here, resume
+from onrecord.agents.wrapping import Ask, Wrapped, record_prompt
 from tests.waiting import until
 
 
@@ -74,6 +76,26 @@ def test_two_who_wait_issue_it_once(limited):
         assert "Traceback" not in err
     assert 0 in codes
     assert limited.prompts() == ["Find the bug", "Find the bug"]
+
+
+def test_who_comes_late_does_not_issue_it(limited, monkeypatch):
+    """Another process resumes the agent after we looked and before we run it: the prompt is not issued a second time."""
+    for name, value in limited.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(limited.project)
+    session = limited.records().get("fix", agent="claude")
+    asked = []
+
+    def resume_late(ask):
+        asked.append(ask.prompt)
+        limited.ok("resume", "fix", "--wait")
+        planned = plan_here(session, "claude")
+        terms = Terms(MUST, lambda _hazard: False, lambda _text: None)
+        return resume(Wrapped(session, planned.of, planned.env, show=False), planned, ask, terms).outcome
+
+    done = outlast(session, Ask(headless=True), resume_late, lambda _text: None)
+    assert (done.last, done.nothing) == (None, True)
+    assert (asked, limited.prompts()) == (["Find the bug"], ["Find the bug", "Find the bug"])
 
 
 def killed_after_reissue(desk, *, delivered):

@@ -81,31 +81,42 @@ class Proxy:
     async def _close(self) -> None:
         self._server.close()
         await self._hang_up()
-        await self._server.wait_closed()
+        while serving := asyncio.all_tasks() - {asyncio.current_task()}:  # also a connection that was accepted just now
+            await asyncio.wait(serving)
+        await asyncio.sleep(0)  # the loop closes what was aborted in its next step
 
     async def _hang_up(self) -> None:
         for writer in self._open:
             writer.transport.abort()
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
-        if self._cut:
+        self._open.add(client_out)
+        try:
+            await self._join(client_in, client_out)
+        finally:
             client_out.transport.abort()
+            self._open.discard(client_out)
+
+    async def _join(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
+        if self._cut:
             return
         place = f"{self.server.folder}/.s.PGSQL.{self.server.port}"
         try:
             server_in, server_out = await asyncio.open_unix_connection(place)
         except OSError:
-            client_out.transport.abort()
             return
         ends = {client_out, server_out}
-        self._open |= ends
+        self._open.add(server_out)
         try:
+            if self._cut:  # while it was being opened
+                return
             await asyncio.gather(
                 self._pass_on(client_in, server_out, ends, lambda: False),
                 self._pass_on(server_in, client_out, ends, self._is_lost),
             )
         finally:
-            self._open -= ends
+            server_out.transport.abort()
+            self._open.discard(server_out)
 
     def _is_lost(self) -> bool:
         lost = self._chance.random() < self._share

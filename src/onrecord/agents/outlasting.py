@@ -10,7 +10,7 @@ from onrecord.agents import waiting
 from onrecord.agents.mirroring import mirror_all
 from onrecord.agents.resuming import plan_here, users_of
 from onrecord.agents.wrapping import Ask
-from onrecord.errors import LeaseHeld
+from onrecord.errors import LeaseHeld, LogMoved
 from onrecord.machine.wall_clock import local_time
 from onrecord.views.needs import LIMITS
 
@@ -44,6 +44,7 @@ def outlast(
     last = first
     for _round in range(ROUNDS_LIMIT):
         _await_users(session, tell)
+        as_of = session.refresh().head.position
         stop = waiting.last_stop(session, session.agent)
         if not waiting.waitable(stop) and (last is not None or not (ask.prompt or ask.now)):
             if stop is not None and not stop.settled and last is None:
@@ -54,7 +55,9 @@ def outlast(
         waiting.unpark(session)
         asking = waiting.again(session, stop, ask, dict(os.environ)) if stop is not None else ask
         try:
-            last = resume(asking)
+            last = resume(asking._replace(as_of=as_of))
+        except LogMoved:
+            continue  # another process resumed it after we had looked: what is left to do, if anything, is on record
         except LeaseHeld:
             tell("another process resumed it")
             raise

@@ -323,7 +323,8 @@ def resume(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed:
         return _not_restored(run, planned, planned.lost, ask, terms)
     program_of(command(planned, ask), planned.env, planned.of.title)
     end_remains(run.session, terms.tell)
-    joined = join(run, _to_record(planned, ask), resumes=planned.vendor_id)
+    joined = join(run, _to_record(planned, ask), as_of=ask.as_of, resumes=planned.vendor_id)
+    ask = ask._replace(as_of=None)  # the lane was taken: what was decided holds
     try:
         found = _try(joined, planned, ask, terms)
     finally:
@@ -426,7 +427,7 @@ def _fresh(run: Wrapped, planned: Plan, why: str, ask: Ask, said: str = "", **ab
     `about` is recorded with the run: `lost` says why the old one ended.
     """
     session = run.session
-    joined = join(run, _to_record(planned, ask), **about)
+    joined = join(run, _to_record(planned, ask), as_of=ask.as_of, **about)
     ask = ask._replace(extra=arguments(planned, ask, headless=ask.headless))
     ask = ask._replace(prompt=ask.anew, id=None) if ask.anew else ask
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from onrecord.agents.fencing import ABOUT, fence
 from onrecord.agents.running import program_of
 from onrecord.agents.surroundings import survey
 from onrecord.agents.wrapping import VIA, environment, record_prompt, token, wrap
-from onrecord.errors import OnrecordError
+from onrecord.errors import LogMoved, OnrecordError
 from onrecord.vendors.arguments import recordable
 from onrecord.vendors.hooks import STARTUP
 from onrecord.vendors.port import LaunchOptions, Location
@@ -18,17 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from onrecord.agents.wrapping import Ask, Outcome, Wrapped
+    from onrecord.session.handle import Session
     from onrecord.vendors.port import Hazard, Vendor
 
 OPENING_BYTES = 48 * 1024
 """How many bytes of the note go into a first prompt: no system accepts an argument over 128 KiB."""
 
 
-def join(run: Wrapped, arguments: Sequence[str] | None, **about: Any) -> Wrapped:
+def join(run: Wrapped, arguments: Sequence[str] | None, *, as_of: int | None = None, **about: Any) -> Wrapped:
     """Take the agent's lane for one run, unless the budget is spent. All that the run starts carries its token.
 
     The user's arguments are recorded, so that a resume uses them again; secrets among them are not. None leaves those
-    on record as they are.
+    on record as they are. `LogMoved` if the agent ran after the position `as_of`: what was decided there is void.
     """
     run.session.budget.check()
     spawn = token()
@@ -36,8 +38,23 @@ def join(run: Wrapped, arguments: Sequence[str] | None, **about: Any) -> Wrapped
         about["person"] = run.person
     if arguments is not None:
         about["arguments"] = recordable(run.of.name, arguments, run.session.funnel.has_secret)
-    run.session.acquire(vendor=run.of.name, spawn=spawn, **about)
+    _acquire(run.session, as_of, vendor=run.of.name, spawn=spawn, **about)
     return run._replace(env=environment(run.env, run.session, spawn))
+
+
+def _acquire(session: Session, as_of: int | None, **about: Any) -> None:
+    if as_of is None:
+        session.acquire(**about)
+        return
+    while session.lease is None:
+        here = session.refresh().head.position
+        runs = (one for one in session.log.newest(("agent.joined", "agent.located")) if one.by == session.agent)
+        last = next(runs, None)
+        if last is not None and last.position > as_of:
+            raise LogMoved("another process resumed the agent", expected=as_of, actual=last.position)
+        # Other agents may write in between. Only runs of this one matter, so look again.
+        with contextlib.suppress(LogMoved):
+            session.acquire(expect=here, **about)
 
 
 def mend_first(run: Wrapped, cwd: str, consent: Callable[[Hazard], bool]) -> list[str]:

@@ -93,6 +93,8 @@ class Ask(NamedTuple):
     """What a new conversation is asked instead, if the old one is not restored."""
     now: bool = False
     """It is resumed now, also if there is no limit to wait for and nothing to say."""
+    as_of: int | None = None
+    """The position up to which the log was read to decide this. If the agent ran since, the decision is void."""
 
 
 class Outcome(NamedTuple):

@@ -93,7 +93,7 @@ class AsyncTurn(OwnTurn):
 class AsyncSession(OwnSession):
     """One session: a log, the views folded from it, and the verbs that append to it."""
 
-    async def acquire(self, /, *, takeover: bool = ..., seconds: float = ..., **about: object) -> Self:
+    async def acquire(self, /, *, takeover: bool = ..., seconds: float = ..., expect: int | None = ..., **about: object) -> Self:
         """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused."""
 
     @property

@@ -275,14 +275,19 @@ class Session(KeptViews):
         if not 0 < because <= self.head.position:
             raise EventNotFound(f"`because` names position {because}, and there is no event there", name=self.name)
 
-    def acquire(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
-        """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused."""
+    def acquire(
+        self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, expect: int | None = None, **about: object
+    ) -> Self:
+        """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused.
+
+        `LogMoved` if the log is no longer at the position `expect`.
+        """
         with self._joining:  # threads that share this handle are one holder
             forget_inherited(self)
             if self.lease is None:
                 from onrecord.session.joining import join
 
-                join(self, self.refresh().head, takeover=takeover, seconds=seconds, about=about)
+                join(self, self.refresh().head, expect=expect, takeover=takeover, seconds=seconds, about=about)
         return self
 
     def renew(self, seconds: float = LEASE_SECONDS) -> None:

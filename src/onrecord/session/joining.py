@@ -21,6 +21,7 @@ def join(
     head: Head,
     first: Sequence[Draft] = (),
     *,
+    expect: int | None = None,
     takeover: bool,
     seconds: float,
     about: dict[str, object],
@@ -28,7 +29,7 @@ def join(
     """Take the lease, and record that together with the first events of the run, if they are known already.
 
     `head` is where the caller has read the log up to. With first events the log must still be there (`LogMoved`): their
-    run is the next one, and they may depend on all that was read.
+    run is the next one, and they may depend on all that was read. So must it be if `expect` names a position.
     """
     refuse_ended(head)
     process = machine.identity()
@@ -36,7 +37,9 @@ def join(
     joined = session._draft("agent.joined", {"process": process, **about})
     if session.run is None:
         joined = joined._replace(run=NEW_RUN)
-    leases, expect = [], head.position if first else None
+    leases = []
+    if first:
+        expect = head.position
 
     def append(drafts: Sequence[Draft]) -> list[Receipt]:
         lease, receipts = session.store.join(
