@@ -196,7 +196,7 @@ class AsyncSession(OwnSession):
         """Give the session another name, also one in another project (and its directory); id and history stay."""
 
     async def renew(self, seconds: float = ...) -> None:
-        """Extend the lease on this agent's lane; `LeaseLost` if another process has the lane now."""
+        """Extend the lease, if there is one; `LeaseLost` if another process has it. Only silent minutes need this."""
 
     async def resume(self, reason: str = ..., *, reopen: bool = ...) -> Event:
         """Continue after a pause; with `reopen`, after a close."""

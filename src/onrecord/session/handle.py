@@ -280,7 +280,7 @@ class Session(KeptViews):
     ) -> Self:
         """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused.
 
-        `LogMoved` if the log is no longer at the position `expect`.
+        With `expect`, the log must still be at that position (`LogMoved`).
         """
         with self._joining:  # threads that share this handle are one holder
             forget_inherited(self)
@@ -291,12 +291,8 @@ class Session(KeptViews):
         return self
 
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
-        """Extend the lease on this agent's lane; `LeaseLost` if another process has the lane now.
-
-        Every fenced append renews the lease too: only a holder that is silent for minutes needs this. Without a lease
-        it does nothing.
-        """
-        if self.lease is not None:
+        """Extend the lease, if there is one; `LeaseLost` if another process has it. Only silent minutes need this."""
+        if self.lease is not None:  # every fenced append renews it too
             self.lease = self.store.renew(self.lease, seconds)
 
     def _take_up(self) -> None:
