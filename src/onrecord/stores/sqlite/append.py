@@ -25,12 +25,14 @@ from onrecord.stores.sqlite.rows import (
     LeaseRow,
     Row,
     add_events,
+    change_heads,
     head_of,
     implies,
     known_ids,
-    move_head,
+    moved_head,
     refuse_taken,
     row_of,
+    take_leases,
     write_head,
 )
 from onrecord.stores.sqlite.writer import PendingWrite, TooLargeForLeader
@@ -113,6 +115,11 @@ class StagedSession:
     def find(self, id: str) -> OnRecord | None:
         """The event on record under an id, or staged under it."""
         return self.rows.get(id) or self.known.get(id)
+
+    def changed_head(self) -> Row | None:
+        """The new row of the session, if it changes."""
+        rows = list(self.rows.values())
+        return moved_head(self.number, self.before, self.tip, rows, self.cipher) if rows else None
 
 
 class Append(PendingWrite):
@@ -236,7 +243,8 @@ class Append(PendingWrite):
         if session.rows:
             rows = list(session.rows.values())
             add_events(cursor, rows)
-            move_head(cursor, number, session.before, session.tip, rows, self.cipher)
+            if (changed := moved_head(number, session.before, session.tip, rows, self.cipher)) is not None:
+                change_heads(cursor, (changed,))
             if not self.follow_up(cursor, number, lease_row) and trusting:
                 self._left = number, session.tip, lease_row
         receipts: list[Receipt] = self.answer
@@ -357,6 +365,7 @@ def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bo
     sessions = _sessions(cursor, appends, trusting=trusting)
     leases = _leases(cursor, {(append.session, lane) for append in appends if (lane := append.lane()) is not None})
     followed: list[tuple[Append, int, LeaseRow]] = []
+    taken: list[Row] = []
     for append in appends:
         session = sessions.get(append.session)
         if session is None:
@@ -371,15 +380,15 @@ def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bo
                 follows = append.stage(cursor, session, lease_row)
             if append.taken is not None:
                 leases[append.session, append.lane() or ""] = lease_row = append.taken
+                _epoch, _extend_at, span, epoch, holder, since, until = lease_row
+                taken.append((session.number, append.lane(), epoch, holder, since, until, span))
             if follows:
                 followed.append((append, session.number, lease_row))
         except Conflict as refusal:
             append.problem = refusal
     add_events(cursor, [row for session in sessions.values() for row in session.rows.values()])
-    for session in sessions.values():
-        if session.rows:
-            rows = list(session.rows.values())
-            move_head(cursor, session.number, session.before, session.tip, rows, session.cipher)
+    change_heads(cursor, [row for session in sessions.values() if (row := session.changed_head()) is not None])
+    take_leases(cursor, taken)
     for append, number, lease_row in followed:
         append.follow_up(cursor, number, lease_row)
 

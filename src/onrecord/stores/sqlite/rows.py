@@ -27,13 +27,22 @@ POSITION_BITS = 32
 POSITION_MASK = 0xFFFFFFFF
 MOMENT_BITS = 17
 ROWS_AT_ONCE = (64, 32, 16, 8, 4, 3, 2, 1)
-"""How many events one statement may write: at each statement another thread may take the GIL."""
+"""How many rows one statement may write: at each statement another thread may take the GIL."""
 
 TIERS = {name: int(kind.tier == DURABLE) for name, kind in KINDS.items()}
 
-_ADD_EVENT = QUERIES["add_event"]
-_ADD_EVENTS = {rows: _ADD_EVENT + (", " + _ADD_EVENT.rpartition("VALUES")[2]) * (rows - 1) for rows in ROWS_AT_ONCE}
+
+def _at_once(statement: str) -> dict[int, str]:
+    """A statement that writes one row, and the same for more rows, by their number."""
+    front, _, rest = statement.partition("VALUES ")
+    row, _, back = rest.partition(")")
+    return {rows: f"{front}VALUES {', '.join([f'{row})'] * rows)}{back}" for rows in ROWS_AT_ONCE}
+
+
+_ADD_EVENTS = _at_once(QUERIES["add_event"])
 _CHANGE_HEAD = QUERIES["change_head"]
+_CHANGE_HEADS = _at_once(QUERIES["change_heads"]) | {1: _CHANGE_HEAD}
+_TAKE_LEASES = _at_once(QUERIES["take_lease"])
 
 Row = tuple[Any, ...]
 
@@ -71,6 +80,11 @@ class LeaseRow(NamedTuple):
     """From then on an append under it extends it: half of its time is over."""
     span: int
     """How many microseconds its holder asked for."""
+    last: int = 0
+    """The epoch of its holder, or of the last one if that has released it; only a join needs this and what follows."""
+    holder: str | None = None
+    since: int = 0
+    until: int = 0
 
 
 NO_LEASE = LeaseRow(None, 0, 0)
@@ -103,25 +117,40 @@ def head_of(row: Row) -> Head:
     return Head(id_, project, name, position, digest, run, status, title, opened_at, at, held == 1, parent, forked_at)
 
 
-def add_events(cursor: apsw.Cursor, rows: Sequence[EventRow]) -> None:
-    """New events, many at a time."""
+def _write_rows(cursor: apsw.Cursor, statements: dict[int, str], rows: Sequence[Row]) -> None:
     start = 0
-    for size, statement in _ADD_EVENTS.items():
+    for size, statement in statements.items():
         while len(rows) - start >= size:
             cursor.execute(statement, list(chain.from_iterable(rows[start : start + size])))
             start += size
 
 
-def move_head(  # noqa: PLR0917  # on the hottest path, where names cost time
-    cursor: apsw.Cursor, number: int, before: Tip, tip: Tip, rows: Sequence[EventRow], cipher: SessionCipher | None
-) -> None:
-    """Update the row of the session, unless its new events say it all: many turns then write a page less each.
+def add_events(cursor: apsw.Cursor, rows: Sequence[EventRow]) -> None:
+    """New events, many at a time."""
+    _write_rows(cursor, _ADD_EVENTS, rows)
+
+
+def change_heads(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
+    """Update the rows of sessions, many at a time; each from `moved_head`."""
+    _write_rows(cursor, _CHANGE_HEADS, rows)
+
+
+def take_leases(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
+    """New holders of lanes, many at a time: number of the session, lane, epoch, holder, since, until and span."""
+    _write_rows(cursor, _TAKE_LEASES, rows)
+
+
+def moved_head(
+    number: int, before: Tip, tip: Tip, rows: Sequence[EventRow], cipher: SessionCipher | None
+) -> Row | None:
+    """The new row of the session; None if its new events say it all: many turns then write a page less each.
 
     The row always keeps what lists are sorted and filtered by. It keeps every fact too, so that a log that lost its
     last fact is noticed.
     """
-    if not (all(row.kind in STEPS for row in rows) and implies(rows[-1], before, tip)):
-        write_head(cursor, number, tip.head, cipher)
+    if all(row.kind in STEPS for row in rows) and implies(rows[-1], before, tip):
+        return None
+    return _head_row(number, tip.head, cipher)
 
 
 def implies(last: EventRow, before: Tip, tip: Tip) -> bool:
@@ -139,11 +168,14 @@ def implies(last: EventRow, before: Tip, tip: Tip) -> bool:
 
 def write_head(cursor: apsw.Cursor, number: int, head: Head, cipher: SessionCipher | None) -> None:
     """Update the row of the session; `cipher` is that of a session with a key of its own."""
+    cursor.execute(_CHANGE_HEAD, _head_row(number, head, cipher))
+
+
+def _head_row(number: int, head: Head, cipher: SessionCipher | None) -> Row:
     if cipher is not None:
         head = cipher.head(head)
     _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = head
-    changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)
-    cursor.execute(_CHANGE_HEAD, (number, position, digest, run, status, at, *changed))
+    return number, position, digest, run, status, at, project, name, title, opened_at, int(held), at >> MOMENT_BITS
 
 
 def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> dict[str, OnRecord]:
