@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from contextlib import aclosing, suppress
 from functools import partial
 from time import perf_counter
@@ -184,7 +185,7 @@ class Chat:
         if isinstance(answered, Refusal):
             return answered
         parse = _as_it_is if "prompt" in request else self.settings.parse
-        read = partial(read_reply, self.settings.dialect, answered, [*prompt, *done], parse)
+        read = partial(read_reply, self.settings.dialect, answered, _sent(prompt, done), parse)
         reply = await settled(read) if len(prompt) > LARGE_PROMPT else read()
         if weights is not None and reply.output_ids and not reply.weight_versions:
             # If the weights changed meanwhile, it is unknown which of them sampled which token.
@@ -282,10 +283,13 @@ def _as_text(reply: Reply, begun: Begun) -> Reply:
     return reply._replace(message={"role": "assistant", "content": content}, finish=finish)
 
 
-def _body(
-    dialect: str, request: dict[str, Any], prompt: Sequence[int], done: Sequence[int], *, streamed: bool
-) -> bytes:
+def _sent(prompt: array[int], done: Sequence[int]) -> array[int]:
+    """The ids that the engine gets: the prompt, and what an aborted try of the same turn had sampled."""
+    return array("i", [*prompt, *done]) if done else prompt
+
+
+def _body(dialect: str, request: dict[str, Any], prompt: array[int], done: Sequence[int], *, streamed: bool) -> bytes:
     request = {name: value for name, value in request.items() if name != "prompt"}
-    body = upstream_request(dialect, request, [*prompt, *done], len(done))
+    body = upstream_request(dialect, request, _sent(prompt, done), len(done))
     body = streamed_request(body) if streamed else body
     return dump(body)
