@@ -22,18 +22,17 @@ from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.rows import (
     NO_LEASE,
     EventRow,
+    HeadRow,
     LeaseRow,
     Row,
     add_events,
-    change_heads,
     head_of,
-    implies,
+    head_row,
     known_ids,
-    moved_head,
     refuse_taken,
     row_of,
     take_leases,
-    write_head,
+    write_heads,
 )
 from onrecord.stores.sqlite.writer import PendingWrite, TooLargeForLeader
 
@@ -116,10 +115,10 @@ class StagedSession:
         """The event on record under an id, or staged under it."""
         return self.rows.get(id) or self.known.get(id)
 
-    def changed_head(self) -> Row | None:
-        """The new row of the session, if it changes."""
+    def head_row(self) -> HeadRow | None:
+        """What changes in the row of the session, if anything does."""
         rows = list(self.rows.values())
-        return moved_head(self.number, self.before, self.tip, rows, self.cipher) if rows else None
+        return head_row(self.number, self.before, self.tip, rows, self.cipher) if rows else None
 
 
 class Append(PendingWrite):
@@ -195,8 +194,9 @@ class Append(PendingWrite):
             cursor.execute(_ADD_EVENT, row)
         except (Conflict, apsw.ConstraintError):
             return None
-        if not implies(row, tip, moved):
-            write_head(cursor, number, moved.head, self.cipher)
+        head = head_row(number, tip, moved, self._rows, self.cipher)
+        if head is not None:
+            write_heads(cursor, (head,))
         if not self.follow_up(cursor, number, lease_row):
             self._left = number, moved, lease_row
         return [receipt]
@@ -243,8 +243,9 @@ class Append(PendingWrite):
         if session.rows:
             rows = list(session.rows.values())
             add_events(cursor, rows)
-            if (changed := moved_head(number, session.before, session.tip, rows, self.cipher)) is not None:
-                change_heads(cursor, (changed,))
+            head = head_row(number, session.before, session.tip, rows, self.cipher)
+            if head is not None:
+                write_heads(cursor, (head,))
             if not self.follow_up(cursor, number, lease_row) and trusting:
                 self._left = number, session.tip, lease_row
         receipts: list[Receipt] = self.answer
@@ -387,7 +388,7 @@ def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bo
         except Conflict as refusal:
             append.problem = refusal
     add_events(cursor, [row for session in sessions.values() for row in session.rows.values()])
-    change_heads(cursor, [row for session in sessions.values() if (row := session.changed_head()) is not None])
+    write_heads(cursor, [head for session in sessions.values() if (head := session.head_row()) is not None])
     take_leases(cursor, taken)
     for append, number, lease_row in followed:
         append.follow_up(cursor, number, lease_row)

@@ -40,11 +40,15 @@ def _at_once(statement: str) -> dict[int, str]:
 
 
 _ADD_EVENTS = _at_once(QUERIES["add_event"])
-_CHANGE_HEAD = QUERIES["change_head"]
-_CHANGE_HEADS = _at_once(QUERIES["change_heads"]) | {1: _CHANGE_HEAD}
+_CHANGE_HEADS = _at_once(QUERIES["change_heads"]) | {1: QUERIES["change_head"]}
+_MOVE_HEADS = _at_once(QUERIES["move_heads"]) | {1: QUERIES["move_head"]}
+_GROW_HEADS = _at_once(QUERIES["grow_heads"]) | {1: QUERIES["grow_head"]}
 _TAKE_LEASES = _at_once(QUERIES["take_lease"])
 
 Row = tuple[Any, ...]
+HeadRow = tuple[dict[int, str], Row]
+"""What changes in the row of a session, and the statements that write it. SQLite updates every index on a column that a
+statement names, also where the value stays: most appends name none that has one."""
 
 
 class EventRow(NamedTuple):
@@ -130,9 +134,14 @@ def add_events(cursor: apsw.Cursor, rows: Sequence[EventRow]) -> None:
     _write_rows(cursor, _ADD_EVENTS, rows)
 
 
-def change_heads(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
-    """Update the rows of sessions, many at a time; each from `moved_head`."""
-    _write_rows(cursor, _CHANGE_HEADS, rows)
+def write_heads(cursor: apsw.Cursor, heads: Sequence[HeadRow]) -> None:
+    """Update the rows of sessions, many at a time."""
+    if len(heads) == 1:
+        ((statements, row),) = heads
+        cursor.execute(statements[1], row)
+        return
+    for one in (_CHANGE_HEADS, _MOVE_HEADS, _GROW_HEADS) if heads else ():
+        _write_rows(cursor, one, [row for statements, row in heads if statements is one])
 
 
 def take_leases(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
@@ -140,42 +149,32 @@ def take_leases(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
     _write_rows(cursor, _TAKE_LEASES, rows)
 
 
-def moved_head(
+def head_row(
     number: int, before: Tip, tip: Tip, rows: Sequence[EventRow], cipher: SessionCipher | None
-) -> Row | None:
-    """The new row of the session; None if its new events say it all: many turns then write a page less each.
+) -> HeadRow | None:
+    """What changes in the row of a session with new events; None if they say it all: then a page less is written.
 
     The row always keeps what lists are sorted and filtered by. It keeps every fact too, so that a log that lost its
-    last fact is noticed.
+    last fact is noticed. `cipher` is that of a session with a key of its own.
     """
-    if all(row.kind in STEPS for row in rows) and implies(rows[-1], before, tip):
+    position, digest, run, at, base = tip
+    if base is not before.base:
+        return whole_head_row(number, tip.head, cipher)
+    moment = at >> MOMENT_BITS
+    if moment != before.at >> MOMENT_BITS:
+        return _MOVE_HEADS, (number, position, digest, run, at, moment)
+    if run == before.run and rows[-1].at == at and all(row.kind in STEPS for row in rows):
         return None
-    return _head_row(number, tip.head, cipher)
+    return _GROW_HEADS, (number, position, digest, run, at)
 
 
-def implies(last: EventRow, before: Tip, tip: Tip) -> bool:
-    """Whether the row of a log's last event says all that has changed in its head."""
-    _position, _hash, run_before, at_before, base_before = before
-    _position, _hash, run, at, base = tip
-    return (
-        base is base_before
-        and run == run_before
-        and last.at == at
-        and at >> MOMENT_BITS == at_before >> MOMENT_BITS
-        and last.kind in STEPS
-    )
-
-
-def write_head(cursor: apsw.Cursor, number: int, head: Head, cipher: SessionCipher | None) -> None:
-    """Update the row of the session; `cipher` is that of a session with a key of its own."""
-    cursor.execute(_CHANGE_HEAD, _head_row(number, head, cipher))
-
-
-def _head_row(number: int, head: Head, cipher: SessionCipher | None) -> Row:
+def whole_head_row(number: int, head: Head, cipher: SessionCipher | None) -> HeadRow:
+    """The same where everything may have changed."""
     if cipher is not None:
         head = cipher.head(head)
     _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = head
-    return number, position, digest, run, status, at, project, name, title, opened_at, int(held), at >> MOMENT_BITS
+    changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)
+    return _CHANGE_HEADS, (number, position, digest, run, status, at, *changed)
 
 
 def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> dict[str, OnRecord]:

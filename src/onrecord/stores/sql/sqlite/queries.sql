@@ -87,6 +87,21 @@ UPDATE sessions SET position = changed.column2, hash = changed.column3, run = ch
     opened_at = changed.column10, held = changed.column11, moment = changed.column12
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS changed WHERE number = changed.column1
 
+-- move_head: update the row of a session where no more has changed than its end; lists show it in another place
+UPDATE sessions SET position = ?2, hash = ?3, run = ?4, at = ?5, moment = ?6 WHERE number = ?1
+
+-- move_heads: the same for several sessions
+UPDATE sessions SET position = changed.column2, hash = changed.column3, run = changed.column4, at = changed.column5,
+    moment = changed.column6
+FROM (VALUES (?, ?, ?, ?, ?, ?)) AS changed WHERE number = changed.column1
+
+-- grow_head: update the row of a session where no more has changed than its end, within the same moment
+UPDATE sessions SET position = ?2, hash = ?3, run = ?4, at = ?5 WHERE number = ?1
+
+-- grow_heads: the same for several sessions
+UPDATE sessions SET position = changed.column2, hash = changed.column3, run = changed.column4, at = changed.column5
+FROM (VALUES (?, ?, ?, ?, ?)) AS changed WHERE number = changed.column1
+
 -- scrub_session: forbid snapshots of positions before the erasure
 UPDATE sessions SET scrubbed = (SELECT position FROM heads WHERE heads.number = ?1) + ?2 WHERE number = ?1
 
