@@ -250,16 +250,15 @@ class Chat:
 
     async def _failed(self, live: Live, begun: Begun, why: str) -> None:
         await self._recorded("fail", partial(live.fail, begun.intent, why))
-        self.metrics.labelled(self.metrics.turns, ERROR).inc()
+        self.metrics.turns.inc(label=ERROR)
 
     def _count(self, begun: Begun, reply: Reply) -> None:
-        self.metrics.labelled(self.metrics.turns, reply.finish).inc()
-        self.metrics.labelled(self.metrics.tokens, "aborted" if reply.finish == ABORT else "sampled").inc(
-            len(reply.output_ids)
-        )
-        self.metrics.labelled(self.metrics.tokens, "prompt").inc(len(begun.prepared.tail))
+        tokens = self.metrics.tokens
+        self.metrics.turns.inc(label=reply.finish)
+        tokens.inc(len(reply.output_ids), "aborted" if reply.finish == ABORT else "sampled")
+        tokens.inc(len(begun.prepared.tail), "prompt")
         if reply.finish != ABORT and begun.prepared.discards:
-            self.metrics.labelled(self.metrics.tokens, "discarded").inc(begun.prepared.discards)
+            tokens.inc(begun.prepared.discards, "discarded")
 
     async def _recorded(self, step: str, call: Callable[[], R], then: Callable[[], object] | None = None) -> R:
         async with self._steps:
@@ -267,7 +266,7 @@ class Chat:
             try:
                 return await settled(call, then)
             finally:
-                self.metrics.recorded(step, perf_counter() - begin)
+                self.metrics.record_seconds.observe(perf_counter() - begin, step)
 
 
 def _as_it_is(message: dict[str, Any]) -> dict[str, Any]:
