@@ -28,7 +28,7 @@ R = TypeVar("R")
 HANDS = 32
 """How many calls run on hands at the same time."""
 FEW = 2
-"""While so many hands are at work, what comes after a call is done at once; while more are, the next step does it."""
+"""Up to so many hands at work, what comes after a call follows it soon; with more, the next step does it."""
 PAUSE_SECONDS = 0.0005
 """How long a hand waits before it does what comes after a call: first the loop passes on the result."""
 
