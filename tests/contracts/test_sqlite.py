@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from onrecord.log.store import Hit
 from onrecord.session.session_store import SessionStore
 from onrecord.stores import payloads
 from onrecord.stores.sqlite import SQLiteStore, connection, search, wal, write_lock, writer
+from onrecord.stores.sqlite.rows import MOMENT_BITS
 from onrecord.testing import derived
 from onrecord.testing.keeping import HOLDER
 from onrecord.testing.tools import Workbench
@@ -317,6 +319,29 @@ def test_threads_with_leases_in_many_sessions_share_a_transaction(bench: Bench, 
         assert derived(bench.store.read(session)) == bench.store.head(session).hash
     ends = {lease.session: lease.until for session in sessions for lease in bench.store.leases(session)}
     assert [ends[session] - leases[0].since for session in sessions[:5]] == [18e6, 18e6, 10e6, 18e6, 10e6]
+
+
+def test_a_batch_updates_the_rows_of_all_its_sessions(bench: Bench, path: Path):
+    """The row of a session says the same as its log: where only its end moved, within a moment or not, or everything."""
+    sessions, batch = [], []
+    for number in range(12):
+        sessions.append(session := bench.open(f"s{number}"))
+        bench.clock.advance(1.0 if number % 3 else 0.0)
+        renamed = bench.draft("session.renamed", {"name": f"new-{number}"})
+        batch.append(partial(bench.store.append, session, [renamed if number in range(2, 12, 3) else bench.draft()]))
+    with ThreadPoolExecutor(len(batch)) as threads, shut(bench.store):
+        answers = [threads.submit(one) for one in batch]
+        time.sleep(0.1)
+    assert [answer.exception() for answer in answers] == [None] * len(batch)
+    found = asked(
+        path, "SELECT id, project, name, position, hash, run, status, at, moment FROM sessions ORDER BY number"
+    )
+    told = [bench.store.head(session) for session in sessions]
+    assert found == [
+        (one.session, one.project, one.name, one.position, one.hash, one.run, one.status, one.at, one.at >> MOMENT_BITS)
+        for one in told
+    ]
+    assert [one.name for one in told[2::3]] == [f"new-{number}" for number in range(2, 12, 3)]
 
 
 class shut:  # noqa: N801  # reads as a word in a with statement

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +157,7 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse
     message = _completion_message(choice, parse or with_calls) if plain else _message(choice, finish)
     usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
     _check_length("completion_tokens", output_ids, meta, usage)
-    prompt_ids = _prompt_ids(body, choice)
+    prompt_ids = _prompt_ids(body, choice, sent)
     if prompt_ids is None and finish != ABORT and dialect not in _COUNTED:
         raise BadReply("the engine did not return the ids it read", hint="the engine must support return_token_ids")
     if finish != ABORT or "prompt_tokens" in meta or prompt_ids is not None:
@@ -396,11 +397,23 @@ def parsed(message: dict[str, Any], parse: Parse) -> dict[str, Any]:
     return {"role": "assistant", **found}
 
 
-def _prompt_ids(body: dict[str, Any], choice: dict[str, Any]) -> list[int] | None:
+def _prompt_ids(body: dict[str, Any], choice: dict[str, Any], sent: Sequence[int] | None) -> Sequence[int] | None:
+    """The ids that the engine read, as it reports them; `sent` itself if they are those."""
     for at in (choice, body):
-        if at.get("prompt_token_ids") is not None:
-            return _ids(at["prompt_token_ids"], "prompt")
+        listed = at.get("prompt_token_ids")
+        if listed is not None:
+            return sent if sent is not None and _are_same(listed, sent) else _ids(listed, "prompt")
     return None
+
+
+def _are_same(listed: Any, sent: Sequence[int]) -> bool:
+    """Whether an engine read exactly what it got, as almost every one does: whole arrays are compared, not each id."""
+    if not isinstance(listed, list) or not isinstance(sent, array) or len(listed) != len(sent):
+        return False
+    try:
+        return array("i", listed) == sent
+    except (TypeError, OverflowError):
+        return False
 
 
 def _check_length(name: str, ids: Sequence[int], *counts: dict[str, Any]) -> None:

@@ -150,7 +150,7 @@ class Rollout:
     """One session's lane as a trajectory, and the steps that record it. The session holds the lane's lease."""
 
     def __init__(self, session: Session, policy: Policy | None = None) -> None:
-        self.session = session
+        self.session, self._log = session, session.log
         self._lane = read_lane(session, session.agent, policy)
         self._fresh: list[Event] = []
         """What this handle recorded and has not folded yet: a step is durable, and returns, before it is folded."""
@@ -181,7 +181,7 @@ class Rollout:
         """Whether this handle still has the lease it acquired; if not, its view may be older than the log."""
         held = self.session.lease
         return held is not None and any(
-            (lease.lane, lease.epoch) == (held.lane, held.epoch) for lease in self.session.log.leases()
+            (lease.lane, lease.epoch) == (held.lane, held.epoch) for lease in self._log.leases()
         )
 
     def is_overtaken(self) -> bool:
@@ -195,7 +195,7 @@ class Rollout:
     def _read_on(self) -> Lane:
         """The lane with all that is on record: one read, for the session's views too."""
         self._catch_up()
-        return self.lane.fold(self.session.log.read_on())
+        return self.lane.fold(self._log.read_on())
 
     def may_join(self) -> bool:
         """Once `is_overtaken`: whether the lane has no holder yet, or a shared one between turns, as of what was read.
@@ -212,7 +212,7 @@ class Rollout:
         if self._read_on().retired is not None:
             raise _retired(self.session, self.lane.retired or "")
         free = self.may_join() and self.lane.shared
-        self._keep(self.session.log.join(takeover=takeover or free, seconds=lease_seconds, shared=True))
+        self._keep(self._log.join(takeover=takeover or free, seconds=lease_seconds, shared=True))
         return self
 
     # Turns
@@ -239,19 +239,19 @@ class Rollout:
                 f"a turn of this rollout has been running since position {self.lane.open.position}",
                 hint="wait until it ends, then prepare again",
             )
-        session, commits = self.session, self.lane.commits
-        refuse_exhausted(session)
+        log, commits = self._log, self.lane.commits
+        refuse_exhausted(self.session)
         base = commits[prepared.base - 1] if prepared.base else 0
         about: dict[str, Any] = {"base": base, "turn": self.lane.turns + 1, "fingerprint": prepared.fingerprint}
         about |= {"tools": prepared.tools} if prepared.tools else {}
         about |= {"template": dict(prepared.template)} if prepared.template else {}
-        begun = session.log.draft("turn.begun", about)
+        begun = log.draft("turn.begun", about)
         drafts = [begun]
         drafts += [
-            session.log.draft("item.added", {"item": item_of(message)}, id=f"{begun.id}/{number}")
+            log.draft("item.added", {"item": item_of(message)}, id=f"{begun.id}/{number}")
             for number, message in enumerate(prepared.appended, 1)
         ]
-        drafts.append(session.log.draft("tokens.recorded", prompt_payload(prepared), id=f"{begun.id}/prompt"))
+        drafts.append(log.draft("tokens.recorded", prompt_payload(prepared), id=f"{begun.id}/prompt"))
         first = self._append(drafts, joining)[0]
         return Intent(prepared, begun.id, first.position, model)
 
@@ -312,14 +312,14 @@ class Rollout:
 
     def _draft(self, intent: Intent, kind: str, data: Any, part: str) -> Draft:
         """An event with an id derived from the turn's, so that a repeated step is the same step."""
-        return self.session.log.draft(kind, data, id=f"{intent.id}/{part}", because=intent.position)
+        return self._log.draft(kind, data, id=f"{intent.id}/{part}", because=intent.position)
 
     def _append(self, drafts: Sequence[Draft], joining: float | None = None) -> list[Event]:
         try:
             if joining is None:
-                events = self.session.log.append(*drafts, fenced=True)
+                events = self._log.append(*drafts, fenced=True)
             else:
-                events = self.session.log.join(*drafts, takeover=self.lane.shared, seconds=joining, shared=True)
+                events = self._log.join(*drafts, takeover=self.lane.shared, seconds=joining, shared=True)
         except SessionClosed:
             if self.refresh().lane.retired is not None:
                 raise _retired(self.session, self.lane.retired or "") from None
@@ -336,7 +336,7 @@ class Rollout:
 
     def _catch_up(self) -> None:
         """Fold new events: a pause ends a turn, and a process without the lease may retire a rollout."""
-        self.session.log.catch_up()
+        self._log.catch_up()
         if self.session.head.position > self.lane.position:
             self.refresh()
             self.lane.position = max(self.lane.position, self.session.head.position)
@@ -374,7 +374,7 @@ class Rollout:
             check_chain(self.session)
             made = _assembled(self.session, self.lane, **options)
             data = {"digest": digest_of(made), "options": options, "count": len(made)}
-            self._append([self.session.log.draft("samples.frozen", data)])
+            self._append([self._log.draft("samples.frozen", data)])
         return self._frozen()
 
     def samples(self) -> list[Sample]:
@@ -389,7 +389,7 @@ class Rollout:
         if digest != frozen.digest:
             raise Conflict(f"the frozen samples have the digest {frozen.digest}, not {digest!r:.100}")
         if not self.lane.acknowledged:
-            self._append([self.session.log.draft("samples.acknowledged", {"digest": digest}, because=frozen.position)])
+            self._append([self._log.draft("samples.acknowledged", {"digest": digest}, because=frozen.position)])
 
     def retire(self, reason: str = "", *, unacknowledged: bool = False) -> None:
         """End the rollout for good; its record is kept. `unacknowledged=True` allows it without an acknowledgement."""
@@ -401,7 +401,7 @@ class Rollout:
                 hint="acknowledge their digest first, or retire it with unacknowledged=True to give it up",
             )
         data = {"reason": reason, "acknowledged": bool(self.lane.acknowledged)}
-        stop(self.session, "session.closed", reason, self.session.log.draft("rollout.retired", data))
+        stop(self.session, "session.closed", reason, self._log.draft("rollout.retired", data))
         self.refresh()
 
     def reward(self, reward: float, *, turn: int | None = None, name: str = REWARD) -> bool:

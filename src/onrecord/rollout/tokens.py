@@ -98,13 +98,16 @@ class TemplateTokenizer:
 
     def repair(self, tail: Sequence[int], suffix: Sequence[int]) -> Joint:
         """Leave out the end of the turn if it was sampled."""
-        for length in range(min(OVERLAP_LIMIT, len(suffix), len(tail)), 0, -1):
-            if list(tail[len(tail) - length :]) == list(suffix[:length]):
+        most = min(OVERLAP_LIMIT, len(suffix), len(tail))
+        last, first = list(tail[len(tail) - most :]), list(suffix[:most])
+        for length in range(most, 0, -1):
+            if last[most - length :] == first[:length]:
                 return Joint(skip=length)
-        end, closes = self._ending()
-        if closes and tail and tail[-1] in self._stops and suffix and suffix[0] == end:
-            # The model ended its turn with another id than the template would.
-            return Joint(drop=1) if self._replace_stop else Joint(skip=1)
+        if most and last[-1] in self._stops:
+            end, closes = self._ending()
+            if closes and first[0] == end:
+                # The model ended its turn with another id than the template would.
+                return Joint(drop=1) if self._replace_stop else Joint(skip=1)
         return Joint()
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:

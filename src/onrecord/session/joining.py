@@ -33,7 +33,7 @@ def join(
     """
     refuse_ended(head)
     process = machine.identity()
-    holder = process | {"handle": machine.entropy(4).hex()}
+    holder = process | {"handle": machine.portion()[:4].hex()}
     joined = session._draft("agent.joined", {"process": process, **about})
     if session.run is None:
         joined = joined._replace(run=NEW_RUN)

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from onrecord.aio import Outcome
-from onrecord.rollout.server.hands import HANDS, Hand, Settling, settled
+from onrecord.rollout.server.hands import FEW, HANDS, Hand, Settling, settled
 
 
 def test_a_call_runs_on_another_thread_and_is_awaited():
@@ -41,6 +41,24 @@ def test_what_comes_after_a_call_does_not_delay_its_result():
 
     asyncio.run(both())
     assert threads[0] == threads[1]
+
+
+def test_while_many_calls_run_nothing_comes_after_one():
+    """What comes after a call only saves time: while several others run, it is left to the next call."""
+    go_on, after = threading.Event(), []
+
+    async def many():
+        others = [asyncio.create_task(settled(lambda: go_on.wait(60))) for _ in range(FEW)]
+        await asyncio.sleep(0.05)
+        used = await settled(threading.get_ident, lambda: after.append(1))
+        again = await settled(threading.get_ident, lambda: after.append(2))
+        go_on.set()
+        await asyncio.gather(*others)
+        return used, again
+
+    used, again = asyncio.run(many())
+    assert used == again, "the thread was idle at once"
+    assert not after
 
 
 @pytest.mark.parametrize("fails", [False, True])

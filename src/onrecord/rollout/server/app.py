@@ -345,7 +345,7 @@ class Proxy:
                 response = await self.asking.response(turn, flow, protocol, asked)
         except OnrecordError as error:
             response = protocol.refused(error)
-        self.metrics.labelled(self.metrics.answers, str(response.status_code)).inc()
+        self.metrics.answers.inc(label=str(response.status_code))
         return response
 
     async def _on_tree(self, root: str, asked: dict[str, Any], how: dict[str, bool], protocol: Protocol) -> Response:

@@ -145,12 +145,12 @@ class Asking:
         turn = asyncio.get_running_loop().create_task(self.on(live, self._turn(live, asked, flow, how)))
         live.take(turn, asked, flow)
         self.turns.add(turn)
-        self.metrics.in_flight.set(len(self.turns))
+        self.metrics.in_flight = len(self.turns)
 
         def ended(turn: Turn) -> None:
             live.turn = live.asked = live.flow = None
             self.turns.discard(turn)
-            self.metrics.in_flight.set(len(self.turns))
+            self.metrics.in_flight = len(self.turns)
             if flow is not None:
                 flow.end()
             if not turn.cancelled():

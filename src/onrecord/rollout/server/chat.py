@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from contextlib import aclosing, suppress
 from functools import partial
 from time import perf_counter
@@ -184,7 +185,7 @@ class Chat:
         if isinstance(answered, Refusal):
             return answered
         parse = _as_it_is if "prompt" in request else self.settings.parse
-        read = partial(read_reply, self.settings.dialect, answered, [*prompt, *done], parse)
+        read = partial(read_reply, self.settings.dialect, answered, _sent(prompt, done), parse)
         reply = await settled(read) if len(prompt) > LARGE_PROMPT else read()
         if weights is not None and reply.output_ids and not reply.weight_versions:
             # If the weights changed meanwhile, it is unknown which of them sampled which token.
@@ -249,16 +250,15 @@ class Chat:
 
     async def _failed(self, live: Live, begun: Begun, why: str) -> None:
         await self._recorded("fail", partial(live.fail, begun.intent, why))
-        self.metrics.labelled(self.metrics.turns, ERROR).inc()
+        self.metrics.turns.inc(label=ERROR)
 
     def _count(self, begun: Begun, reply: Reply) -> None:
-        self.metrics.labelled(self.metrics.turns, reply.finish).inc()
-        self.metrics.labelled(self.metrics.tokens, "aborted" if reply.finish == ABORT else "sampled").inc(
-            len(reply.output_ids)
-        )
-        self.metrics.labelled(self.metrics.tokens, "prompt").inc(len(begun.prepared.tail))
+        tokens = self.metrics.tokens
+        self.metrics.turns.inc(label=reply.finish)
+        tokens.inc(len(reply.output_ids), "aborted" if reply.finish == ABORT else "sampled")
+        tokens.inc(len(begun.prepared.tail), "prompt")
         if reply.finish != ABORT and begun.prepared.discards:
-            self.metrics.labelled(self.metrics.tokens, "discarded").inc(begun.prepared.discards)
+            tokens.inc(begun.prepared.discards, "discarded")
 
     async def _recorded(self, step: str, call: Callable[[], R], then: Callable[[], object] | None = None) -> R:
         async with self._steps:
@@ -266,7 +266,7 @@ class Chat:
             try:
                 return await settled(call, then)
             finally:
-                self.metrics.recorded(step, perf_counter() - begin)
+                self.metrics.record_seconds.observe(perf_counter() - begin, step)
 
 
 def _as_it_is(message: dict[str, Any]) -> dict[str, Any]:
@@ -282,10 +282,13 @@ def _as_text(reply: Reply, begun: Begun) -> Reply:
     return reply._replace(message={"role": "assistant", "content": content}, finish=finish)
 
 
-def _body(
-    dialect: str, request: dict[str, Any], prompt: Sequence[int], done: Sequence[int], *, streamed: bool
-) -> bytes:
+def _sent(prompt: array[int], done: Sequence[int]) -> array[int]:
+    """The ids that the engine gets: the prompt, and what an aborted try of the same turn had sampled."""
+    return array("i", [*prompt, *done]) if done else prompt
+
+
+def _body(dialect: str, request: dict[str, Any], prompt: array[int], done: Sequence[int], *, streamed: bool) -> bytes:
     request = {name: value for name, value in request.items() if name != "prompt"}
-    body = upstream_request(dialect, request, [*prompt, *done], len(done))
+    body = upstream_request(dialect, request, _sent(prompt, done), len(done))
     body = streamed_request(body) if streamed else body
     return dump(body)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 HANDS = 32
 """How many calls run on hands at the same time."""
+FEW = 2
+"""Up to so many hands at work, what comes after a call follows it soon; with more, the next step does it."""
 PAUSE_SECONDS = 0.0005
 """How long a hand waits before it does what comes after a call: first the loop passes on the result."""
 
@@ -71,6 +73,8 @@ class Hand:
             told: tuple[Any, ...] = (future.set_exception, problem)
         else:
             told = (future.set_result, result)
+        if then is not None and len(_all) - len(_idle) > FEW:
+            then = None  # the next step does it: to sleep first and wake up among so many would cost more than it does
         if then is None:
             _idle.append(self)
         with suppress(RuntimeError):  # the loop was closed: no one waits any more

@@ -56,7 +56,7 @@ class Shelf:
         """Forget a session that has ended."""
         if self._live.get(live.id) is live:
             del self._live[live.id]
-            self._metrics.in_memory.set(len(self._live))
+            self._metrics.in_memory = len(self._live)
 
     async def clear(self) -> None:
         """Evict every session."""
@@ -100,7 +100,7 @@ class Shelf:
         self._left_over.pop(id, None)
         self._live[id] = live
         self._metrics.rehydrated.inc()
-        self._metrics.in_memory.set(len(self._live))
+        self._metrics.in_memory = len(self._live)
 
     async def _leave(self, live: Live) -> None:
         holder = live.holder

@@ -22,16 +22,17 @@ from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.rows import (
     NO_LEASE,
     EventRow,
+    HeadRow,
     LeaseRow,
     Row,
     add_events,
     head_of,
-    implies,
+    head_row,
     known_ids,
-    move_head,
     refuse_taken,
     row_of,
-    write_head,
+    take_leases,
+    write_heads,
 )
 from onrecord.stores.sqlite.writer import PendingWrite, TooLargeForLeader
 
@@ -114,6 +115,11 @@ class StagedSession:
         """The event on record under an id, or staged under it."""
         return self.rows.get(id) or self.known.get(id)
 
+    def head_row(self) -> HeadRow | None:
+        """What changes in the row of the session, if anything does."""
+        rows = list(self.rows.values())
+        return head_row(self.number, self.before, self.tip, rows, self.cipher) if rows else None
+
 
 class Append(PendingWrite):
     """New events for one session. Many of these share a transaction."""
@@ -188,8 +194,9 @@ class Append(PendingWrite):
             cursor.execute(_ADD_EVENT, row)
         except (Conflict, apsw.ConstraintError):
             return None
-        if not implies(row, tip, moved):
-            write_head(cursor, number, moved.head, self.cipher)
+        head = head_row(number, tip, moved, self._rows, self.cipher)
+        if head is not None:
+            write_heads(cursor, (head,))
         if not self.follow_up(cursor, number, lease_row):
             self._left = number, moved, lease_row
         return [receipt]
@@ -236,7 +243,9 @@ class Append(PendingWrite):
         if session.rows:
             rows = list(session.rows.values())
             add_events(cursor, rows)
-            move_head(cursor, number, session.before, session.tip, rows, self.cipher)
+            head = head_row(number, session.before, session.tip, rows, self.cipher)
+            if head is not None:
+                write_heads(cursor, (head,))
             if not self.follow_up(cursor, number, lease_row) and trusting:
                 self._left = number, session.tip, lease_row
         receipts: list[Receipt] = self.answer
@@ -357,6 +366,7 @@ def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bo
     sessions = _sessions(cursor, appends, trusting=trusting)
     leases = _leases(cursor, {(append.session, lane) for append in appends if (lane := append.lane()) is not None})
     followed: list[tuple[Append, int, LeaseRow]] = []
+    taken: list[Row] = []
     for append in appends:
         session = sessions.get(append.session)
         if session is None:
@@ -371,15 +381,15 @@ def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bo
                 follows = append.stage(cursor, session, lease_row)
             if append.taken is not None:
                 leases[append.session, append.lane() or ""] = lease_row = append.taken
+                _epoch, _extend_at, span, epoch, holder, since, until = lease_row
+                taken.append((session.number, append.lane(), epoch, holder, since, until, span))
             if follows:
                 followed.append((append, session.number, lease_row))
         except Conflict as refusal:
             append.problem = refusal
     add_events(cursor, [row for session in sessions.values() for row in session.rows.values()])
-    for session in sessions.values():
-        if session.rows:
-            rows = list(session.rows.values())
-            move_head(cursor, session.number, session.before, session.tip, rows, session.cipher)
+    write_heads(cursor, [head for session in sessions.values() if (head := session.head_row()) is not None])
+    take_leases(cursor, taken)
     for append, number, lease_row in followed:
         append.follow_up(cursor, number, lease_row)
 

@@ -14,6 +14,7 @@ from onrecord.log.store import Lease
 from onrecord.stores.refusals import held_by, lease_lost, not_found
 from onrecord.stores.sqlite.append import Append
 from onrecord.stores.sqlite.connection import QUERIES
+from onrecord.stores.sqlite.rows import LeaseRow, take_leases
 from onrecord.stores.sqlite.writer import PendingWrite
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from onrecord.log.store import Receipt
     from onrecord.stores.sqlite.append import StagedSession
-    from onrecord.stores.sqlite.rows import LeaseRow
 
 
 class Acquire(PendingWrite):
@@ -35,8 +35,14 @@ class Acquire(PendingWrite):
         self._takeover = takeover
 
     def work(self, cursor: apsw.Cursor) -> Lease:
-        number, self._wanted = _granted(cursor, self._wanted, takeover=self._takeover)
-        _take(cursor, number, self._wanted)
+        row = cursor.execute(QUERIES["lease"], (self._wanted.session, self._wanted.lane)).fetchone()
+        if row is None:
+            raise not_found(self._wanted.session)
+        number, name, epoch, holder, since, until = row
+        known = LeaseRow(None, 0, 0, epoch or 0, holder, since or 0, until or 0)
+        self._wanted = _granted(name, known, self._wanted, takeover=self._takeover)
+        _session, lane, epoch, taken_by, since, until = self._wanted
+        take_leases(cursor, [(number, lane, epoch, dumps(taken_by), since, until, until - since)])
         return self._wanted
 
     def recall(self, cursor: apsw.Cursor) -> bool:
@@ -44,27 +50,18 @@ class Acquire(PendingWrite):
         return row is not None and (row[2], row[4]) == (self._wanted.epoch, self._wanted.since)
 
 
-def _granted(cursor: apsw.Cursor, wanted: Lease, *, takeover: bool) -> tuple[int, Lease]:
-    """The number of the session, and the lease under its next epoch; `LeaseHeld` if the lane is not free.
+def _granted(name: str, known: LeaseRow, wanted: Lease, *, takeover: bool) -> Lease:
+    """The lease under its next epoch; `LeaseHeld` if the lane is not free. `name` is that of the session.
 
     `wanted` has the epoch under which it was granted before, if this is the same write again.
     """
-    row = cursor.execute(QUERIES["lease"], (wanted.session, wanted.lane)).fetchone()
-    if row is None:
-        raise not_found(wanted.session)
-    number, name, epoch, holder, since, until = row
-    present = Lease(wanted.session, wanted.lane, epoch, loads(holder or "{}"), since, until)
-    is_ours = (epoch, present.holder) == (wanted.epoch, wanted.holder)
-    if holder is not None and not takeover and not is_ours:
-        shift = _shift(present.holder, wanted)
-        if until + shift > wanted.since and not machine.is_gone(present.holder):
-            raise held_by(name, present._replace(since=since + shift, until=until + shift))
-    return number, wanted._replace(epoch=(epoch or 0) + 1)
-
-
-def _take(cursor: apsw.Cursor, number: int, lease: Lease) -> None:
-    values = (lease.epoch, dumps(lease.holder), lease.since, lease.until, lease.until - lease.since)
-    cursor.execute(QUERIES["take_lease"], (number, lease.lane, *values))
+    if known.holder is not None and not takeover:
+        present = Lease(wanted.session, wanted.lane, known.last, loads(known.holder), known.since, known.until)
+        if (present.epoch, present.holder) != (wanted.epoch, wanted.holder):
+            shift = _shift(present.holder, wanted)
+            if present.until + shift > wanted.since and not machine.is_gone(present.holder):
+                raise held_by(name, present._replace(since=present.since + shift, until=present.until + shift))
+    return wanted._replace(epoch=known.last + 1)
 
 
 def _shift(holder: dict[str, Any], wanted: Lease) -> int:
@@ -101,12 +98,11 @@ class Join(Append):
 
     def stage(self, cursor: apsw.Cursor, session: StagedSession, lease_row: LeaseRow) -> bool:
         self.taken = None
-        number, self._lease = _granted(cursor, self._lease, takeover=self.takeover)
-        lease = self._lease
-        span = lease.until - lease.since
-        taken = lease_row._replace(epoch=lease.epoch, extend_at=lease.until - span // 2, span=span)
+        self._lease = _granted(session.tip.base.name, lease_row, self._lease, takeover=self.takeover)
+        _session, _lane, epoch, holder, since, until = self._lease
+        span = until - since
+        taken = LeaseRow(epoch, until - span // 2, span, epoch, dumps(holder), since, until)
         follows = super().stage(cursor, session, taken)
-        _take(cursor, number, lease)
         self.taken = taken
         return follows
 

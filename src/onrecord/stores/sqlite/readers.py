@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 READERS_KEPT = 4
 """The most idle connections that are kept for later queries."""
+HISTORIES_KEPT = 1_024
+"""Of how many sessions it is remembered where their history is."""
 
 _MASK = 0xFFFFFFFF
 _ENCODING, _PAYLOAD = 11, 12
@@ -46,6 +48,7 @@ class Readers:
         self._asking: list[None] = []
         """One entry for each running query. Changing a list is atomic, so this needs no lock."""
         self._pause: Event | None = None
+        self._histories: dict[str, list[Row]] = {}
 
     def add(self, connection: apsw.Connection) -> None:
         """Add a connection to the pool, or close it if the pool is full."""
@@ -87,6 +90,22 @@ class Readers:
             raise
         self.add(connection)
         return rows
+
+    def history(self, session: str) -> list[Row]:
+        """(number, id, low, high) of the session and its ancestors: each contributes low < position <= high.
+
+        None of it ever changes, apart from the end of the session itself, which is left open. So a process that reads
+        on in the same sessions queries it once. Empty if there is no such session; the caller does not change it.
+        """
+        known = self._histories.get(session)
+        if known is None:
+            known = self.ask("lineage", (session,))
+            if known:
+                known[0] = (*known[0][:3], _MASK)
+                if len(self._histories) >= HISTORIES_KEPT:
+                    self._histories.clear()
+                self._histories[session] = known
+        return known
 
     def close(self) -> None:
         """Close idle connections; borrowed ones are closed when they are returned."""

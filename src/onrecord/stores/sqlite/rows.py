@@ -27,15 +27,28 @@ POSITION_BITS = 32
 POSITION_MASK = 0xFFFFFFFF
 MOMENT_BITS = 17
 ROWS_AT_ONCE = (64, 32, 16, 8, 4, 3, 2, 1)
-"""How many events one statement may write: at each statement another thread may take the GIL."""
+"""How many rows one statement may write: at each statement another thread may take the GIL."""
 
 TIERS = {name: int(kind.tier == DURABLE) for name, kind in KINDS.items()}
 
-_ADD_EVENT = QUERIES["add_event"]
-_ADD_EVENTS = {rows: _ADD_EVENT + (", " + _ADD_EVENT.rpartition("VALUES")[2]) * (rows - 1) for rows in ROWS_AT_ONCE}
-_CHANGE_HEAD = QUERIES["change_head"]
+
+def _at_once(statement: str) -> dict[int, str]:
+    """A statement that writes one row, and the same for more rows, by their number."""
+    front, _, rest = statement.partition("VALUES ")
+    row, _, back = rest.partition(")")
+    return {rows: f"{front}VALUES {', '.join([f'{row})'] * rows)}{back}" for rows in ROWS_AT_ONCE}
+
+
+_ADD_EVENTS = _at_once(QUERIES["add_event"])
+_CHANGE_HEADS = _at_once(QUERIES["change_heads"]) | {1: QUERIES["change_head"]}
+_MOVE_HEADS = _at_once(QUERIES["move_heads"]) | {1: QUERIES["move_head"]}
+_GROW_HEADS = _at_once(QUERIES["grow_heads"]) | {1: QUERIES["grow_head"]}
+_TAKE_LEASES = _at_once(QUERIES["take_lease"])
 
 Row = tuple[Any, ...]
+HeadRow = tuple[dict[int, str], Row]
+"""What changes in the row of a session, and the statements that write it. SQLite updates every index on a column that a
+statement names, also where the value stays: most appends name none that has one."""
 
 
 class EventRow(NamedTuple):
@@ -71,6 +84,11 @@ class LeaseRow(NamedTuple):
     """From then on an append under it extends it: half of its time is over."""
     span: int
     """How many microseconds its holder asked for."""
+    last: int = 0
+    """The epoch of its holder, or of the last one if that has released it; only a join needs this and what follows."""
+    holder: str | None = None
+    since: int = 0
+    until: int = 0
 
 
 NO_LEASE = LeaseRow(None, 0, 0)
@@ -103,47 +121,60 @@ def head_of(row: Row) -> Head:
     return Head(id_, project, name, position, digest, run, status, title, opened_at, at, held == 1, parent, forked_at)
 
 
-def add_events(cursor: apsw.Cursor, rows: Sequence[EventRow]) -> None:
-    """New events, many at a time."""
+def _write_rows(cursor: apsw.Cursor, statements: dict[int, str], rows: Sequence[Row]) -> None:
     start = 0
-    for size, statement in _ADD_EVENTS.items():
+    for size, statement in statements.items():
         while len(rows) - start >= size:
             cursor.execute(statement, list(chain.from_iterable(rows[start : start + size])))
             start += size
 
 
-def move_head(  # noqa: PLR0917  # on the hottest path, where names cost time
-    cursor: apsw.Cursor, number: int, before: Tip, tip: Tip, rows: Sequence[EventRow], cipher: SessionCipher | None
-) -> None:
-    """Update the row of the session, unless its new events say it all: many turns then write a page less each.
+def add_events(cursor: apsw.Cursor, rows: Sequence[EventRow]) -> None:
+    """New events, many at a time."""
+    _write_rows(cursor, _ADD_EVENTS, rows)
+
+
+def write_heads(cursor: apsw.Cursor, heads: Sequence[HeadRow]) -> None:
+    """Update the rows of sessions, many at a time."""
+    if len(heads) == 1:
+        ((statements, row),) = heads
+        cursor.execute(statements[1], row)
+        return
+    for one in (_CHANGE_HEADS, _MOVE_HEADS, _GROW_HEADS) if heads else ():
+        _write_rows(cursor, one, [row for statements, row in heads if statements is one])
+
+
+def take_leases(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
+    """New holders of lanes, many at a time: number of the session, lane, epoch, holder, since, until and span."""
+    _write_rows(cursor, _TAKE_LEASES, rows)
+
+
+def head_row(
+    number: int, before: Tip, tip: Tip, rows: Sequence[EventRow], cipher: SessionCipher | None
+) -> HeadRow | None:
+    """What changes in the row of a session with new events; None if they say it all: then a page less is written.
 
     The row always keeps what lists are sorted and filtered by. It keeps every fact too, so that a log that lost its
-    last fact is noticed.
+    last fact is noticed. `cipher` is that of a session with a key of its own.
     """
-    if not (all(row.kind in STEPS for row in rows) and implies(rows[-1], before, tip)):
-        write_head(cursor, number, tip.head, cipher)
+    position, digest, run, at, base = tip
+    if base is not before.base:
+        return whole_head_row(number, tip.head, cipher)
+    moment = at >> MOMENT_BITS
+    if moment != before.at >> MOMENT_BITS:
+        return _MOVE_HEADS, (number, position, digest, run, at, moment)
+    if run == before.run and rows[-1].at == at and all(row.kind in STEPS for row in rows):
+        return None
+    return _GROW_HEADS, (number, position, digest, run, at)
 
 
-def implies(last: EventRow, before: Tip, tip: Tip) -> bool:
-    """Whether the row of a log's last event says all that has changed in its head."""
-    _position, _hash, run_before, at_before, base_before = before
-    _position, _hash, run, at, base = tip
-    return (
-        base is base_before
-        and run == run_before
-        and last.at == at
-        and at >> MOMENT_BITS == at_before >> MOMENT_BITS
-        and last.kind in STEPS
-    )
-
-
-def write_head(cursor: apsw.Cursor, number: int, head: Head, cipher: SessionCipher | None) -> None:
-    """Update the row of the session; `cipher` is that of a session with a key of its own."""
+def whole_head_row(number: int, head: Head, cipher: SessionCipher | None) -> HeadRow:
+    """The same where everything may have changed."""
     if cipher is not None:
         head = cipher.head(head)
     _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = head
     changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)
-    cursor.execute(_CHANGE_HEAD, (number, position, digest, run, status, at, *changed))
+    return _CHANGE_HEADS, (number, position, digest, run, status, at, *changed)
 
 
 def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> dict[str, OnRecord]:

@@ -159,16 +159,16 @@ class SQLiteStore(KeyedSessions):
         backwards: bool = False,
         bodies: Collection[str] | None = None,
     ) -> list[Record]:
-        lines = self._lineage(session)
-        if not backwards:
-            lines.reverse()
+        lines = self._readers.history(session)
+        if not lines:
+            raise not_found(session)
         name = "events" if kinds is None and bodies is None else "chosen_events"
         name += "_backwards" if backwards else ""
         filters = () if kinds is None and bodies is None else (as_json(kinds), as_json(bodies))
         highest = POSITION_MASK if upto is None else max(upto, 0)
         rest = _EVERYTHING if limit is None else limit
         found: list[Record] = []
-        for number, of, low, high in lines:
+        for number, of, low, high in lines if backwards else reversed(lines):
             first, last = max(low, after), min(high, highest)
             if first >= last or rest == 0:
                 continue

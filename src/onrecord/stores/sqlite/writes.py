@@ -19,7 +19,8 @@ from onrecord.stores.sqlite.rows import (
     head_of,
     refuse_taken,
     row_of_record,
-    write_head,
+    whole_head_row,
+    write_heads,
 )
 from onrecord.stores.sqlite.writer import PendingWrite
 
@@ -174,7 +175,7 @@ class Install(PendingWrite):
         present = head_of(row)
         if (present.name, present.project) != (self._head.name, self._head.project):
             refuse_taken(cursor, self._head)
-        write_head(cursor, row[0], self._head, self._cipher)
+        write_heads(cursor, (whole_head_row(row[0], self._head, self._cipher),))
         return row[0], present.position
 
 

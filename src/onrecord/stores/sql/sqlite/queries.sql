@@ -16,7 +16,7 @@ SELECT s.number, s.id, s.project, s.name, s.position, s.hash, s.run, s.status, s
 FROM json_each(?1) AS wanted CROSS JOIN heads AS s ON s.id = wanted.value
 
 -- leases_together: the leases of many lanes, given as pairs of session and lane
-SELECT s.id, l.lane, iif(l.holder IS NULL, NULL, l.epoch), l.until - l.span / 2, l.span
+SELECT s.id, l.lane, iif(l.holder IS NULL, NULL, l.epoch), l.until - l.span / 2, l.span, l.epoch, l.holder, l.since, l.until
 FROM json_each(?1) AS wanted CROSS JOIN sessions AS s ON s.id = wanted.value ->> 0
     CROSS JOIN leases AS l ON l.session = s.number AND l.lane = wanted.value ->> 1
 
@@ -80,6 +80,27 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number
 UPDATE sessions SET position = ?2, hash = ?3, run = ?4, status = ?5, at = ?6, project = ?7, name = ?8, title = ?9,
     opened_at = ?10, held = ?11, moment = ?12
 WHERE number = ?1
+
+-- change_heads: the same for several sessions
+UPDATE sessions SET position = changed.column2, hash = changed.column3, run = changed.column4, status = changed.column5,
+    at = changed.column6, project = changed.column7, name = changed.column8, title = changed.column9,
+    opened_at = changed.column10, held = changed.column11, moment = changed.column12
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS changed WHERE number = changed.column1
+
+-- move_head: update the row of a session where no more has changed than its end; lists show it in another place
+UPDATE sessions SET position = ?2, hash = ?3, run = ?4, at = ?5, moment = ?6 WHERE number = ?1
+
+-- move_heads: the same for several sessions
+UPDATE sessions SET position = changed.column2, hash = changed.column3, run = changed.column4, at = changed.column5,
+    moment = changed.column6
+FROM (VALUES (?, ?, ?, ?, ?, ?)) AS changed WHERE number = changed.column1
+
+-- grow_head: update the row of a session where no more has changed than its end, within the same moment
+UPDATE sessions SET position = ?2, hash = ?3, run = ?4, at = ?5 WHERE number = ?1
+
+-- grow_heads: the same for several sessions
+UPDATE sessions SET position = changed.column2, hash = changed.column3, run = changed.column4, at = changed.column5
+FROM (VALUES (?, ?, ?, ?, ?)) AS changed WHERE number = changed.column1
 
 -- scrub_session: forbid snapshots of positions before the erasure
 UPDATE sessions SET scrubbed = (SELECT position FROM heads WHERE heads.number = ?1) + ?2 WHERE number = ?1
@@ -158,7 +179,7 @@ SELECT l.lane, l.epoch, l.holder, l.since, l.until
 FROM sessions AS s JOIN leases AS l ON l.session = s.number WHERE s.id = ?1 AND l.holder IS NOT NULL ORDER BY l.lane
 
 -- take_lease: a new holder under a new epoch
-INSERT INTO leases (session, lane, epoch, holder, since, until, span) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+INSERT INTO leases (session, lane, epoch, holder, since, until, span) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder, since = excluded.since,
     until = excluded.until, span = excluded.span
 
