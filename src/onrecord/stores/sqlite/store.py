@@ -42,7 +42,7 @@ from onrecord.stores.sqlite.writer import PendingWrite, TooLargeForLeader, Write
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from onrecord.log.events import Draft, Record
+    from onrecord.log.events import Draft, Event, Record
     from onrecord.log.head import Head
     from onrecord.machine.session_keys import SessionKeys
     from onrecord.stores.payloads import Packed
@@ -149,16 +149,9 @@ class SQLiteStore(KeyedSessions):
         return packed_of(event) or self._payloads.pack(event.payload or b"")
 
     def read(
-        self,
-        session: str,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int | None = None,
-        kinds: Collection[str] | None = None,
-        backwards: bool = False,
-        bodies: Collection[str] | None = None,
-    ) -> list[Record]:
+        self, session: str, *, after: int = 0, upto: int | None = None, limit: int | None = None,
+        kinds: Collection[str] | None = None, backwards: bool = False, bodies: Collection[str] | None = None,
+    ) -> list[Record]:  # fmt: skip
         lines = self._lineage(session)
         if not backwards:
             lines.reverse()
@@ -178,6 +171,15 @@ class SQLiteStore(KeyedSessions):
             if limit is not None:
                 rest = limit - len(found)
         return found
+
+    def scan(
+        self, session: str, parse: Callable[[bytes], Any], *, after: int = 0, upto: int | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> Iterator[Event]:  # fmt: skip
+        from onrecord.stores.sqlite.scanning import scan
+
+        lines, bounds = self._lineage(session)[::-1], (after, POSITION_MASK if upto is None else max(upto, 0))
+        return scan(self.read, self._readers, self._payloads, parse, lines=lines, bounds=bounds, kinds=kinds)
 
     def find(self, session: str, id: str) -> Record | None:
         for number, of, _low, high in self._lineage(session):
