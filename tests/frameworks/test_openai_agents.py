@@ -39,6 +39,22 @@ def said(text: str, role: str = "user") -> Any:
     return {"role": role, "content": text}
 
 
+def test_what_is_handed_out_can_be_changed_without_harm(store):
+    """A process that resumes gets items of its own, the first time and later: changes of them are its own affair."""
+    items = [said("flat"), {"type": "reasoning", "id": "r", "summary": [{"text": "deep"}]}]
+    run(OnrecordSession("s", store).add_items(items))
+    resumed = OnrecordSession("s", store)
+    for _time in range(2):
+        found = run(resumed.get_items())
+        assert found == items
+        found[0]["content"] = found[1]["summary"][0]["text"] = "changed"
+        found[1]["summary"].append(1)
+    run(resumed.add_items(items[1:]))  # the same again: its reply was lost
+    assert run(resumed.get_items()) == run(OnrecordSession("s", store).get_items()) == items
+    assert run(resumed.pop_item()) == items[1]
+    assert run(resumed.get_items()) == items[:1]
+
+
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 def test_items_come_back_word_for_word_in_order(kind, request, tmp_path):
     """Items are returned as they were given, key order and odd characters included, also to another process."""

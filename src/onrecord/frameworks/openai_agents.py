@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from contextlib import AsyncExitStack
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -32,10 +32,11 @@ from onrecord.frameworks.conversation import (
     said_of,
 )
 from onrecord.frameworks.leasing import aalone
-from onrecord.frameworks.openai_items import FRAMEWORK, from_neutral, neutral
+from onrecord.frameworks.openai_items import FRAMEWORK, fresh, from_neutral, neutral
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.log.events import tuple_new
 from onrecord.log.readings import EMBEDDED, REPEAT_LIMIT, reference
 
 with required("openai-agents", "agents", "0.24"):
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from agents.items import TResponseInputItem
     from agents.run_context import RunContextWrapper
 
-    from onrecord.log.events import Draft
+    from onrecord.log.events import Draft, Event
     from onrecord.log.item_values import Item
     from onrecord.session.session_store import SessionStore
 
@@ -60,6 +61,40 @@ _NO_IDS = (None, "", "__fake_id__")
 """What items have for an id if the model gave none; the last one is the framework's own."""
 PROMPT_ITEMS = 4
 """How many items a prompt may have that is recognised when it is saved again."""
+
+
+class Read(Entry):
+    """An item as it was read, parsed together with its payload; what is handed out is a copy."""
+
+    __slots__ = ()
+
+    @property
+    def item(self) -> Any:
+        """The item."""
+        return self[2]
+
+    @property
+    def line(self) -> str:
+        """The item as JSON text, made when it is asked for."""
+        return as_line(self[2])
+
+
+_READ = repeat(Read)
+
+
+class History(Conversation):
+    """The items of a conversation. A resume reads all of them: to make a text of each first takes a fifth longer."""
+
+    FIELDS = ("keys", "values", "all")
+
+    def fold(self, event: Event, data: dict[str, Any]) -> None:
+        """Fold one event of this conversation."""
+        if "values" in data and "lines" not in data and event.kind == "payload.kept":
+            keys = data.get("keys") or ()
+            made = map(tuple_new, _READ, zip(keys, repeat(event.position), data["values"], strict=False))
+            self.entries.update(zip(keys, made, strict=False))
+        else:
+            super().fold(event, data)
 
 
 class OnrecordSession:
@@ -79,7 +114,7 @@ class OnrecordSession:
         self.session_settings: SessionSettings | None = coerce_session_settings(session_settings or {})
         self.forks: list[str] = []
         """The sessions that runs of this one were moved to."""
-        self._kept = Conversation(store, FRAMEWORK, session_id, agent=agent, on_conflict=on_conflict)
+        self._kept = History(store, FRAMEWORK, session_id, agent=agent, on_conflict=on_conflict)
         self._runs: WeakKeyDictionary[Any, tuple[Conversation, int]] = WeakKeyDictionary()
         """Where each run continues, and up to which change it knows the history."""
 
@@ -160,7 +195,7 @@ class OnrecordSession:
 
     def _forked(self, kept: Conversation, seen: int) -> Conversation:
         """The conversation as the run has read it, in a session of its own."""
-        fork = Conversation(kept.store, FRAMEWORK, kept.id, name=kept.name, agent=kept.agent, on_conflict=FORK)
+        fork = History(kept.store, FRAMEWORK, kept.id, name=kept.name, agent=kept.agent, on_conflict=FORK)
         fork.attach(kept.fork(seen))
         self.forks.append(fork.name)
         return fork
@@ -340,7 +375,9 @@ def _row(number: int, key: str, item: Any, line: str) -> Any:
 
 def _history(kept: Conversation) -> list[TResponseInputItem]:
     """Own items word for word, turns of other writers translated, and tool calls that were never saved."""
-    items: list[TResponseInputItem] = [parsed(one.line) for one in kept.entries.values()]
+    items: list[TResponseInputItem] = [
+        fresh(one.item) if type(one) is Read else parsed(one.line) for one in kept.entries.values()
+    ]
     others = kept.of_others()
     if not others and not kept.effects:
         return items
