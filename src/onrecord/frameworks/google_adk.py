@@ -39,6 +39,7 @@ from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, opened_with, replay
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.log.events import tuple_new
 from onrecord.log.names import NAME_LIMIT
 
 with required("google-adk", "google", "2.13"):
@@ -98,9 +99,10 @@ class Kept(Conversation):
             return
         self.is_there = True
         self.updated = data.get("at", self.updated)
-        self.state |= data.get("state") or {}
+        if data.get("state"):
+            self.state |= data["state"]
         for key, line in zip(data.get("keys") or (), data.get("lines") or (), strict=False):
-            self.entries[key] = Entry(key, event.position, line)
+            self.entries[key] = tuple_new(Entry, (key, event.position, line))
             self.lines.append((line, self.updated))
         if data.get("shared"):
             self.unshared = event.id, data["shared"]
@@ -240,7 +242,8 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
                 lines = [one for one in lines if one[1] >= config.after_timestamp]
             if config and config.num_recent_events is not None:
                 lines = lines[-config.num_recent_events :] if config.num_recent_events else []
-            events = [AdkEvent.model_validate_json(line) for line, _at in lines]
+            validate = AdkEvent.__pydantic_validator__.validate_json  # as `model_validate_json`, found once
+            events = [validate(line) for line, _at in lines]
             return self._session(kept, app_name, user_id, events)
 
     def _session(self, kept: Kept, app_name: str, user_id: str, events: list[Any]) -> AdkSession:
