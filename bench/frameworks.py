@@ -19,9 +19,10 @@ compared by the time until they are durable, by the first quartile and on averag
 reader waits for nothing else. What a framework does with any store (it makes JSON of its messages, and objects of what
 it reads) is measured by itself, in the same run: the target is for the rest.
 
-Resumes are of sessions of their own, of 1,000 turns. LangGraph's own store writes all of its state with each checkpoint,
-8 GB for 1,000 turns: appends are measured with 400 of them, and for the resume it gets all but the last five turns in
-one step. Its reader reads the newest row only, so that takes nothing from a resume. Our log has every turn.
+Resumes are of sessions of their own, of 1,000 turns. LangGraph's own store writes its whole state with each
+checkpoint, 8 GB for 1,000 turns: appends are measured with 400 of them, and for the resume it gets all but the last
+five turns in one step. Its reader reads the newest row only, so that takes nothing from a resume. Our log has every
+turn.
 """
 
 from __future__ import annotations
