@@ -44,7 +44,7 @@ class Run:
         state.extend(new)
         self.version += 1
         id_ = f"step {self.version}" if odd and self.source.random() < 0.1 else str(uuid6())
-        put = (
+        put: tuple[Any, ...] = (
             config(ns, head), {
                 "v": 4, "id": id_, "ts": f"2026-01-01T00:00:{self.version % 60:02}.000001+00:00",
                 "channel_values": {"messages": list(state), "n": self.version},
@@ -91,10 +91,13 @@ def test_the_end_of_a_log_says_what_all_of_it_says(store, seed, monkeypatch):
     """The newest checkpoint is the same whether a thread is folded from its last whole state or from its beginning."""
     monkeypatch.setattr(langgraph_puts, "WHOLE_EVERY", 5)
     quick = []
+
+    def noted(*given: Any) -> Any:
+        quick.append(real(*given))
+        return quick[-1]
+
     real = langgraph_checkpoints.newest
-    monkeypatch.setattr(
-        "onrecord.frameworks.langgraph_threads.newest", lambda *given: quick.append(real(*given)) or quick[-1]
-    )
+    monkeypatch.setattr("onrecord.frameworks.langgraph_threads.newest", noted)
     run = Run(OnrecordSaver(store), seed)
     odd = seed > 1
     for number in range(60):
