@@ -107,7 +107,7 @@ class LogVerbs(Chapter):
     ) -> Iterator[Event]:
         """Events in order, decoded by the caller's parser: it returns what `json.loads` does, or the part it needs.
 
-        They may come without their hashes: for whoever reads all of a log and verifies nothing.
+        They may come without their hashes: for a reader of a whole log that verifies nothing.
         """
         from onrecord.log.scanning import Scanning
 
