@@ -52,12 +52,13 @@ class Late:
         """Remove all of them."""
         self._flat.clear()
 
-    def upto(self, count: int) -> Iterator[Waiting]:
-        """The first ones."""
-        return map(_waiting, *(islice(self._flat, at, count * _WIDTH, _WIDTH) for at in range(_WIDTH)))
+    def upto(self, count: int) -> Iterator[tuple[Any, str | None]]:
+        """Of the first ones, the digits of each plain step, and the payload of any other event."""
+        parts = (islice(self._flat, at, count * _WIDTH, _WIDTH) for at in (2, _WIDTH - 1))
+        return zip(*parts, strict=True)
 
     def __iter__(self) -> Iterator[Waiting]:
-        return self.upto(len(self))
+        return map(self.__getitem__, range(len(self)))
 
     def __len__(self) -> int:
         return len(self._flat) // _WIDTH
@@ -222,19 +223,19 @@ def _folded(found: Checkpoints, tail: list[Waiting], late: Late, before: int) ->
     digits: set[str] = set()
     named: set[str] = set()
     """Checkpoints that writes belong to which name them: one of them may be put after its writes."""
-    previous: Any = None
-    for _position, data, _start in late.upto(before):
-        if type(data) is tuple:
-            digits.add(data[2][:HEX])
-            previous = data
+    previous, is_plain = "", False
+    for data, of_step in late.upto(before):
+        if of_step is not None:
+            digits.add(of_step[:HEX])
+            previous, is_plain = of_step, True
         else:
             id_ = _id_of(data)
             digits.add(id_.replace("-", ""))
-            previous = data if id_ else previous
+            previous, is_plain = (id_, False) if id_ else (previous, is_plain)
             named.update(one["id"] for one in _each(data.get("writes") or ()) if "id" in one)
-    if previous is None:
+    if not previous:
         return None
-    found.order[""] = [_id_of(previous)]
+    found.order[""] = [next(ids_of(previous)) if is_plain else previous]
     for position, data, start in tail:
         found.fold(position, data, start)
     ids = found.order[""] = found.order[""][1:]
