@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onrecord.frameworks.langgraph_states import Key
     from onrecord.frameworks.langgraph_values import Pool
 
-_PLAIN = 3
+PLAIN = 3
 """A step has its shape, a time and digits, and seldom more."""
 _WIDTH = 5
 """How many values of the flat list an event has."""
@@ -40,10 +40,9 @@ class Late:
     def __init__(self) -> None:
         self._flat: list[Any] = []
 
-    def add(self, position: int, data: dict[str, Any], start: int) -> None:
-        """Add an event."""
-        step = data.get("step")
-        if step and len(step) == _PLAIN and "writes" not in data:
+    def add(self, position: int, step: list[Any] | None, data: dict[str, Any], start: int) -> None:
+        """Add an event; `step` is the step that its payload has, if it has one."""
+        if step is not None and len(step) == PLAIN and "writes" not in data:
             self._flat += position, start, step[0], step[1], step[2]
         else:
             self._flat += position, start, data, None, None
@@ -137,12 +136,9 @@ class Checkpoints:
 
     def claim(self, step: list[Any], start: int) -> None:
         """Note which texts belong to the messages that a step names, without folding it."""
-        digits = step[2]
-        if len(digits) <= HEX and len(step) == _PLAIN:
-            return  # the id of the checkpoint alone
         near = self.shape(step[0]).get("ids")
         if near:
-            for number, id_ in zip(near, ids_of(digits[-HEX * len(near) :]), strict=True):
+            for number, id_ in zip(near, ids_of(step[2][-HEX * len(near) :]), strict=True):
                 self.pool.claim(start + number, id_)
 
     def hide(self, runs: set[str], *, keep_latest: bool) -> None:
@@ -249,7 +245,7 @@ def _rest(data: Any) -> dict[str, Any] | None:
     if type(data) is tuple:
         return {}
     step = data.get("step")
-    return None if "put" in data else step[3] if step and len(step) > _PLAIN else {}
+    return None if "put" in data else step[3] if step and len(step) > PLAIN else {}
 
 
 def _is_of_main_graph(data: Any) -> bool:

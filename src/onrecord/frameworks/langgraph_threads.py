@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import OnrecordError
 from onrecord.frameworks.conversation import Conversation
-from onrecord.frameworks.langgraph_checkpoints import Checkpoints, Late, newest
+from onrecord.frameworks.langgraph_checkpoints import PLAIN, Checkpoints, Late, newest
 from onrecord.frameworks.langgraph_puts import (
     FRAMEWORK,
     Generation,
@@ -25,7 +25,7 @@ from onrecord.frameworks.langgraph_puts import (
     put_of,
     writes_of,
 )
-from onrecord.frameworks.langgraph_steps import pooled_writes, step_of
+from onrecord.frameworks.langgraph_steps import HEX, pooled_writes, step_of
 from onrecord.frameworks.langgraph_values import Pool, Values, fresh
 from onrecord.frameworks.listing import listed, opened_with
 from onrecord.frameworks.lists import Listed
@@ -97,14 +97,16 @@ class Thread(Conversation):
         if "ids" in data:
             for number, id_ in data["ids"]:
                 self.pool.claim(number, id_)
-        if "copied_to" in data and isinstance(data["copied_to"], str):
-            self.copies.append(data["copied_to"])
-        if "thread" in data and isinstance(data["thread"], str):
-            self.id = data["thread"]
+        step = data.get("step")
+        if step is None:
+            if isinstance(data.get("copied_to"), str):
+                self.copies.append(data["copied_to"])
+            if isinstance(data.get("thread"), str):
+                self.id = data["thread"]
         if not self._is_settled:
-            if "step" in data:
-                self._folded.claim(data["step"], start)
-            self._late.add(event.position, data, start)
+            if step is not None and (len(step[2]) > HEX or len(step) > PLAIN):
+                self._folded.claim(step, start)  # it has more ids than that of its checkpoint
+            self._late.add(event.position, step, data, start)
             return
         self._folded.fold(event.position, data, start)
         if self._waiters:

@@ -140,8 +140,7 @@ class Pool:
         self._numbers: dict[str, int] = {}
         self._numbered = 0
         self.ids: dict[int, str] = {}
-        self.known: set[str] = set()
-        """The ids that have an entry."""
+        self._known: set[str] | None = None
         self.prototypes: dict[int, BaseMessage] = {}
         """Messages that were decoded; what is handed out is a copy."""
 
@@ -153,10 +152,18 @@ class Pool:
         self._numbered = len(self.texts)
         return self._numbers
 
+    @property
+    def known(self) -> set[str]:
+        """The ids that have an entry. Only writers need it."""
+        if self._known is None:
+            self._known = set(self.ids.values())
+        return self._known
+
     def claim(self, number: int, id_: str) -> None:
         """Note which message an entry belongs to."""
         self.ids[number] = id_
-        self.known.add(id_)
+        if self._known is not None:
+            self._known.add(id_)
 
 
 _EMPTY = Pool()
