@@ -19,10 +19,10 @@ compared by the time until they are durable, by the first quartile and on averag
 reader waits for nothing else. What a framework does with any store (it makes JSON of its messages, and objects of what
 it reads) is measured by itself, in the same run: the target is for the rest.
 
-Resumes are of sessions of their own, of 1,000 turns. LangGraph's own store writes its whole state with each
-checkpoint, 8 GB for 1,000 turns: appends are measured with 400 of them, and for the resume it gets all but the last
-five turns in one step. Its reader reads the newest row only, so that takes nothing from a resume. Our log has every
-turn.
+Resumes are of sessions of their own, of 1,000 turns, and in processes of their own. LangGraph's own store writes its
+whole state with each checkpoint, 8 GB for 1,000 turns: appends are measured with 400 of them, and for the resume it
+gets all but the last five turns in one step. Its reader reads the newest row only, so that takes nothing from a resume.
+Our log has every turn.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import argparse
 import asyncio
 import importlib.util
 import json
+import os
 import random
 import sqlite3
 import subprocess
@@ -65,8 +66,8 @@ STEPS = 100
 """How many durable calls of LangGraph are measured by themselves, after the turns."""
 RESUMED = 1_000
 """The turns of the sessions whose resumes are compared."""
-RESUMES = 9
-"""How often each is resumed. The quickest counts: other processes only ever add to it."""
+ROUNDS, RESUMES = 3, 5
+"""In how many processes each is resumed, and how often. The quickest counts: others only ever add to it."""
 LAST = 5
 """The turns that are always written as a run writes them."""
 GROWN = 400
@@ -150,9 +151,9 @@ async def resumes(name: str, count: int, place: Path) -> dict[str, Cost]:
         for turn in rest:
             await write(turn if which in ("plain", "steps") else about.made(turn))
     found: dict[str, list[Cost]] = {which: [] for which in made}
-    for _round in range(RESUMES):
+    for _round in range(ROUNDS):
         for which, (_write, read) in made.items():
-            found[which].append(await _resumed(read))
+            found[which] += _resumed_elsewhere(read)
     close_all()
     return {which: min(costs, key=lambda one: one.processor) for which, costs in found.items()}
 
@@ -242,6 +243,23 @@ def _quick(times: list[tuple[float, float]]) -> Cost:
     """The first quartile: what other processes add to the rest says nothing about the store."""
     wall, processor = (sorted(one)[len(times) // 4] * 1e3 for one in zip(*times, strict=True))
     return Cost(wall, processor, sum(one for one, _processor in times) / len(times) * 1e3)
+
+
+def _resumed_elsewhere(read: Callable[[], Awaitable[int]]) -> list[Cost]:
+    """Resumes in a process of their own: in one that reads several stores in turn, each finds the memory of another."""
+    receiving, sending = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            costs = [asyncio.run(_resumed(read)) for _round in range(RESUMES)]
+            os.write(sending, json.dumps(costs).encode())
+        finally:
+            os._exit(0)
+    os.close(sending)
+    with os.fdopen(receiving) as answer:
+        costs = [Cost(*one) for one in json.load(answer)]
+    os.waitpid(child, 0)
+    return costs
 
 
 async def _resumed(read: Callable[[], Awaitable[int]]) -> Cost:
