@@ -121,27 +121,45 @@ def answering(saver: Any, given: list[Any]) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-def graph_on(saver: Any) -> Any:
-    """A graph that adds the turn it is given."""
+def langgraph_messages(turn: Turn) -> list[Any]:
+    """A turn as messages of LangChain."""
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+    user, assistant, result = turn
+    call = assistant["tool_calls"][0]
+    calls: Any = [{"id": call["id"], "name": call["name"], "args": call["arguments"]}]
+    return [
+        HumanMessage(user["content"], id=f"user-{time.time_ns()}"),
+        AIMessage(assistant["content"], id=f"ai-{time.time_ns()}", tool_calls=calls),
+        ToolMessage(result["content"], tool_call_id=call["id"], id=f"tool-{time.time_ns()}"),
+    ]
+
+
+def graph_on(saver: Any) -> Any:
+    """A graph that adds the turn it is given."""
     given: list[Any] = []
     graph = answering(saver, given)
     config: Any = {"configurable": {"thread_id": "s"}}
 
     def write(turn: Turn) -> None:
-        user, assistant, result = turn
-        call = assistant["tool_calls"][0]
-        given[:] = [
-            AIMessage(
-                assistant["content"], id=f"ai-{time.time_ns()}",
-                tool_calls=[{"id": call["id"], "name": call["name"], "args": call["arguments"]}],
-            ),
-            ToolMessage(result["content"], tool_call_id=call["id"], id=f"tool-{time.time_ns()}"),
-        ]  # fmt: skip
-        graph.invoke({"messages": [HumanMessage(user["content"], id=f"user-{time.time_ns()}")]}, config)
+        user, *given[:] = langgraph_messages(turn)
+        graph.invoke({"messages": [user]}, config)
 
     return write, lambda: len(graph.get_state(config).values["messages"])
+
+
+def langgraph_at_once(place: Path, stock: list[Turn]) -> None:
+    """Turns in one step of LangGraph's own store, whose file would grow with the square of their number.
+
+    A reader reads the newest checkpoint and nothing before it, so a resume does not take less for it.
+    """
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    with sqlite3.connect(place / "x.db", check_same_thread=False) as database:
+        graph = answering(SqliteSaver(database), [])
+        said = [message for turn in stock for message in langgraph_messages(turn)]
+        graph.update_state({"configurable": {"thread_id": "s"}}, {"messages": said}, as_node="model")
+    database.close()
 
 
 def stepping(saver: Any) -> Write:
@@ -403,13 +421,17 @@ class Measured(NamedTuple):
     """What the framework itself does to save a turn, with any store, if that is more than to hand over what it has."""
     text: Callable[[Any], str] = str
     """The JSON that it makes of a turn then."""
+    most: int = 1_000
+    """How many turns are written one by one at the most."""
+    at_once: Callable[[Path, list[Turn]], None] | None = None
+    """Puts many turns into its own store, where one by one would take too long: all but the last ones of a resume."""
 
 
 MEASURED = {
     "openai-agents": Measured(openai_ours, openai_theirs, "agents", "core", responses_items, 1),
     "langgraph": Measured(
         langgraph_ours, langgraph_theirs, "langgraph.checkpoint.sqlite", "core", as_it_is, 5,
-        decoding=langgraph_decoding,
+        decoding=langgraph_decoding, most=400, at_once=langgraph_at_once,
     ),
     "google-adk": Measured(
         adk_ours, adk_theirs, "google.adk", "google-adk", adk_events, 3, decoding=adk_decoding

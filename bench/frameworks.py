@@ -1,7 +1,7 @@
 """Turns through every adapter against our own `record_turn` and against each framework's own durable store.
 
 `./dev bench frameworks` measures what is installed: in this environment, or in the one that `./dev frameworks NAME`
-made for a framework. By hand: `.venvs/NAME/bin/python bench/frameworks.py [NAME...] [--turns N]`.
+made for a framework. By hand: `.venvs/NAME/bin/python bench/frameworks.py [NAME...] [--turns N] [--resumed N]`.
 
 One workload for all: the turns of `workload.turns`. A *turn* is what the framework does for one exchange; a *durable
 call* is one call of its store that must be on disk when it returns. ADK and Strands make three for these turns, one for
@@ -18,6 +18,11 @@ Ratios are of one run; the samples alternate between the stores, so that a busy 
 compared by the time until they are durable, by the first quartile and on average, resumes by processor time, because a
 reader waits for nothing else. What a framework does with any store (it makes JSON of its messages, and objects of what
 it reads) is measured by itself, in the same run: the target is for the rest.
+
+Resumes are of sessions of their own, of 1,000 turns, and in processes of their own. LangGraph's own store writes its
+whole state with each checkpoint, 8 GB for 1,000 turns: appends are measured with 400 of them, and for the resume it
+gets all but the last five turns in one step. Its reader reads the newest row only, so that takes nothing from a resume.
+Our log has every turn.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ import argparse
 import asyncio
 import importlib.util
 import json
+import os
 import random
 import sqlite3
 import subprocess
@@ -58,6 +64,12 @@ if TYPE_CHECKING:
 
 STEPS = 100
 """How many durable calls of LangGraph are measured by themselves, after the turns."""
+RESUMED = 1_000
+"""The turns of the sessions whose resumes are compared."""
+ROUNDS, RESUMES = 3, 5
+"""In how many processes each is resumed, and how often. The quickest counts: others only ever add to it."""
+LAST = 5
+"""The turns that are always written as a run writes them."""
 GROWN = 400
 """The turns of the thread whose bytes are compared with its text."""
 
@@ -83,43 +95,74 @@ class Cost(NamedTuple):
         return f"{self.wall:.2f} ms, {self.processor:.2f} of the processor"
 
 
-async def measured(name: str, count: int, place: Path) -> list[Figure]:
-    """Append the same turns to the stores in alternation, then read each from its file; ratios of them."""
+async def measured(name: str, count: int, long: int, place: Path) -> list[Figure]:
+    """Append the same turns to the stores in alternation, then read sessions of `long` turns; ratios of them."""
     about = MEASURED[name]
-    made: dict[str, Pair] = {}
-    stores = {"plain": plain, "ours": about.ours, "theirs": about.theirs}
-    if about.calls > 1:
-        stores["steps"] = plain_steps
-    for which, store in stores.items():
-        if store is not None:
-            (place / which).mkdir()
-            made[which] = await store(place / which)
+    made = await stores_of(name, place)
     stock = turns(count + STEPS)
     writers = {which: write for which, (write, _read) in made.items()}
     if about.encoding:
         (place / "bytes").mkdir()
         writers |= {"encoding": about.encoding(), "bytes": (await plain(place / "bytes"))[0]}
     turn = await alternated(writers, stock[:count], about)
-    resumed = {which: await _resumed(read) for which, (_write, read) in made.items()}
     call, against = turn["ours"].wall / about.calls, turn["plain"].wall
     if name == "langgraph":
         steppers = {which: stepping(STEPPING[which]) for which in ("ours", "theirs")}
         step = await alternated({"plain": writers["plain"], **steppers}, stock[count:], about)
         call, against = step["ours"].wall / 2, step["plain"].wall
-    for store in OPENED:
-        store.close()
-    OPENED.clear()
+    close_all()
+    resumed = await resumes(name, long, place)
     found = [
         Figure(f"{name}: a durable call against record_turn", call / against, "x", None if about.encoding else 2.0,
                detail=f"a turn: {turn['ours']}; record_turn: {turn['plain']}"),
         *_encoding_apart(name, call, turn),
         *_in_steps(name, turn),
-        *_resumes(name, resumed, about.decoding and about.decoding(stock[:count])),
+        *_resumes(name, resumed, about.decoding and about.decoding(turns(long))),
     ]  # fmt: skip
     if "theirs" not in made:
         return found
     size = {which: size_of(place / which) for which in made}
     return [*found, *_against_its_own(name, turn, resumed, size)]
+
+
+async def stores_of(name: str, place: Path) -> dict[str, Pair]:
+    """The stores that are compared, each in a directory of its own."""
+    about = MEASURED[name]
+    stores = {"plain": plain, "ours": about.ours, "theirs": about.theirs}
+    if about.calls > 1:
+        stores["steps"] = plain_steps
+    made: dict[str, Pair] = {}
+    for which, store in stores.items():
+        if store is not None:
+            (place / which).mkdir(parents=True)
+            made[which] = await store(place / which)
+    return made
+
+
+async def resumes(name: str, count: int, place: Path) -> dict[str, Cost]:
+    """What it takes to read a session of so many turns, in each store; the samples alternate."""
+    about, stock, place = MEASURED[name], turns(count), place / "resumed"
+    made = await stores_of(name, place)
+    for which, (write, _read) in made.items():
+        rest = stock
+        if which == "theirs" and about.at_once and count > LAST:
+            about.at_once(place / which, stock[:-LAST])
+            rest = stock[-LAST:]
+        for turn in rest:
+            await write(turn if which in ("plain", "steps") else about.made(turn))
+    found: dict[str, list[Cost]] = {which: [] for which in made}
+    for _round in range(ROUNDS):
+        for which, (_write, read) in made.items():
+            found[which] += _resumed_elsewhere(read)
+    close_all()
+    return {which: min(costs, key=lambda one: one.processor) for which, costs in found.items()}
+
+
+def close_all() -> None:
+    """Close the stores that were opened."""
+    for store in OPENED:
+        store.close()
+    OPENED.clear()
 
 
 def _encoding_apart(name: str, call: float, turn: dict[str, Cost]) -> list[Figure]:
@@ -202,14 +245,27 @@ def _quick(times: list[tuple[float, float]]) -> Cost:
     return Cost(wall, processor, sum(one for one, _processor in times) / len(times) * 1e3)
 
 
+def _resumed_elsewhere(read: Callable[[], Awaitable[int]]) -> list[Cost]:
+    """Resumes in a process of their own: in one that reads several stores in turn, each finds the memory of another."""
+    receiving, sending = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            costs = [asyncio.run(_resumed(read)) for _round in range(RESUMES)]
+            os.write(sending, json.dumps(costs).encode())
+        finally:
+            os._exit(0)
+    os.close(sending)
+    with os.fdopen(receiving) as answer:
+        costs = [Cost(*one) for one in json.load(answer)]
+    os.waitpid(child, 0)
+    return costs
+
+
 async def _resumed(read: Callable[[], Awaitable[int]]) -> Cost:
-    """The quickest of seven: other processes only ever add to it. A reader waits for nothing but the processor."""
-    found = []
-    for _round in range(7):
-        begun, used = time.perf_counter(), time.process_time()
-        await read()
-        found.append(Cost((time.perf_counter() - begun) * 1e3, (time.process_time() - used) * 1e3))
-    return min(found, key=lambda one: one.processor)
+    begun, used = time.perf_counter(), time.process_time()
+    await read()
+    return Cost((time.perf_counter() - begun) * 1e3, (time.process_time() - used) * 1e3)
 
 
 def grown(place: Path, count: int) -> list[Figure]:
@@ -244,17 +300,28 @@ def grown(place: Path, count: int) -> list[Figure]:
 def frameworks(place: Path, *, quick: bool) -> list[Figure]:
     """Every framework that is installed, here or in an environment of its own."""
     figures: list[Figure] = []
-    count = 100 if quick else 1_000
+    count = 100 if quick else RESUMED
     for name, about in MEASURED.items():
         (place / name).mkdir()
         if is_installed(about.module):
-            figures += all_of(name, count, place / name)
+            figures += all_of(name, count, count, place / name)
             continue
         python = ROOT / ".venvs" / about.environment / "bin" / "python"
         if not python.exists():
             print(f"  {name} is not measured: ./dev frameworks {name} makes its environment", file=sys.stderr)
             continue
-        command = [str(python), "-W", "ignore", __file__, name, "--turns", str(count), "--json"]
+        command = [
+            str(python),
+            "-W",
+            "ignore",
+            __file__,
+            name,
+            "--turns",
+            str(count),
+            "--resumed",
+            str(count),
+            "--json",
+        ]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         figures += [Figure(*one) for one in json.loads(done.stdout.splitlines()[-1])]
     return figures
@@ -268,9 +335,10 @@ def is_installed(module: str) -> bool:
         return False
 
 
-def all_of(name: str, count: int, place: Path) -> list[Figure]:
-    """The figures of one framework."""
-    found = asyncio.run(measured(name, count, place))
+def all_of(name: str, count: int, long: int, place: Path) -> list[Figure]:
+    """The figures of one framework: appends of `count` turns, resumes of `long` ones."""
+    count = min(count, MEASURED[name].most)
+    found = asyncio.run(measured(name, count, long, place))
     return found + (grown(place, min(count, GROWN)) if name == "langgraph" else [])
 
 
@@ -279,6 +347,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MEASURED)}")
     parser.add_argument("--turns", type=int, default=1_000)
+    parser.add_argument("--resumed", type=int, default=RESUMED, help="the turns of the sessions that are resumed")
     parser.add_argument("--json", action="store_true", help="the figures as one line of JSON")
     chosen = parser.parse_args()
     for name in chosen.names:
@@ -286,7 +355,7 @@ def main() -> None:
             parser.error(f"{name!r} is not measured; there are {', '.join(MEASURED)}")
     for name in chosen.names:
         with tempfile.TemporaryDirectory(prefix="onrecord-bench-", ignore_cleanup_errors=True) as place:
-            figures = all_of(name, chosen.turns, Path(place))
+            figures = all_of(name, chosen.turns, chosen.resumed, Path(place))
         if chosen.json:
             print(json.dumps(figures))
         else:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from agents import Agent, Runner, function_tool
 from agents.exceptions import AgentsException
@@ -37,6 +38,41 @@ def store(tmp_path):
 
 def said(text: str, role: str = "user") -> Any:
     return {"role": role, "content": text}
+
+
+@pytest.mark.parametrize("size", [100, 5_000, 200_000])
+def test_a_damaged_payload_is_an_error_and_never_another_text(tmp_path, size):
+    """A payload that is kept plain, compressed or out of line: cut or overwritten, it is not read."""
+    path = tmp_path / "x.db"
+    text = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(size // 3))
+    with onrecord.connect(str(path), project="p") as store:
+        run(OnrecordSession("s", store).add_items([said(text)]))
+    with apsw.Connection(str(path)) as database:
+        database.execute(
+            "UPDATE events SET payload = substr(payload, 1, 40) WHERE encoding < 2 AND kind = 'payload.kept'"
+        )
+        database.execute("UPDATE blobs SET body = substr(body, 1, 40)")
+    database.close()
+    with onrecord.connect(str(path), project="p") as store:
+        with pytest.raises(AgentsException, match="cannot be read"):
+            run(OnrecordSession("s", store).get_items())
+        assert not store.get("s").verify().ok
+
+
+def test_what_is_handed_out_can_be_changed_without_harm(store):
+    """A process that resumes gets items of its own, the first time and later: changes of them are its own affair."""
+    items = [said("flat"), {"type": "reasoning", "id": "r", "summary": [{"text": "deep"}]}]
+    run(OnrecordSession("s", store).add_items(items))
+    resumed = OnrecordSession("s", store)
+    for _time in range(2):
+        found = run(resumed.get_items())
+        assert found == items
+        found[0]["content"] = found[1]["summary"][0]["text"] = "changed"
+        found[1]["summary"].append(1)
+    run(resumed.add_items(items[1:]))  # the same again: its reply was lost
+    assert run(resumed.get_items()) == run(OnrecordSession("s", store).get_items()) == items
+    assert run(resumed.pop_item()) == items[1]
+    assert run(resumed.get_items()) == items[:1]
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import onrecord
-from onrecord.frameworks.parsing import VENDOR, parsed, parser_of
+from onrecord.frameworks.parsing import LINES, VENDOR, parsed, parser_of
 
 FRAMEWORKS = Path(onrecord.__file__).parent / "frameworks"
 VALUES = [
@@ -40,6 +40,20 @@ def test_payloads_that_only_the_standard_library_reads_are_read_by_it() -> None:
         parser_of("x", ("lines",))(b'{"lines": [')
 
 
+def test_texts_of_entries_are_parsed_with_their_payload() -> None:
+    """With `values`, entries come parsed; texts that only the standard library reads, and those of others, as texts."""
+    parse = parser_of("x", ("keys", "values"))
+    entries = [{"a": [1.5, None, "\x7f"], "b": {"c": 10**30}}, [], "text", 0]
+    lines = [json.dumps(one) for one in entries]
+    own = {"keys": ["k"], VENDOR: "x"}
+    assert parse(json.dumps({**own, LINES: lines, "reading": [1]}).encode()) == {**own, "values": entries}
+    for odd in ([*lines, '"\\ud800"'], [*lines, "no JSON"], [1], "{}"):
+        value = {**own, LINES: odd, "values": 1}
+        assert parse(json.dumps(value).encode()) == value
+    others = {VENDOR: "y", LINES: lines}
+    assert parse(json.dumps(others).encode()) == others
+
+
 def test_every_field_that_a_fold_reads_is_parsed() -> None:
     """An adapter names every field of its payloads that its fold reads: one that is not named would read as missing."""
     classes = {}
@@ -54,7 +68,8 @@ def test_every_field_that_a_fold_reads_is_parsed() -> None:
 
 def _named(of: ast.ClassDef) -> set[str]:
     (value,) = [one.value for one in of.body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "FIELDS"]
-    return set(ast.literal_eval(value))
+    named = set(ast.literal_eval(value))
+    return named | {LINES} if "values" in named else named
 
 
 def _read(of: ast.ClassDef) -> set[str]:

@@ -486,7 +486,7 @@ class AsyncLogVerbs(Awaited):
     async def checkpoint(self) -> Checkpoint:
         """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
 
-    def decoded(self, parse: Callable[[bytes], Json], kinds: Collection[str] | None = ..., *, after: int = ..., upto: int | None = ..., page: int = ...) -> AsyncIterator[Event]:
+    def decoded(self, parse: Callable[[bytes], Json], kinds: Collection[str] | None = ..., *, after: int = ..., upto: int | None = ...) -> AsyncIterator[Event]:
         """Events in order, decoded by the caller's parser: it returns what `json.loads` does, or the part it needs."""
 
     async def disconnect(self) -> None:

@@ -161,7 +161,7 @@ class Conversation:
         """The session, if it is on record."""
         if self._session is None:
             found = self.store.named(self.name)
-            self._session = self.store.get(found.session, agent=self.agent) if found else None
+            self._session = self.store.handle(found.session, agent=self.agent) if found else None
         return self._session
 
     def open(self) -> Session:
@@ -240,20 +240,25 @@ class Conversation:
     def catch_up(self) -> int:
         """Fold the events that were appended since, and return the position up to which everything is read."""
         with self.lock:
-            session = self._found()
-            if session is None:
+            head = self.store.named(self.name) if self._session is None else self._session.log.head()
+            if head is None:
                 return 0
-            head = session.log.head()
+            session = self._session = self._session or self.store.handle(head.session, agent=self.agent)
             if head.position > self.position:
-                parse = parser_of(self.framework, self.FIELDS)
-                for event in session.log.decoded(parse, self.KINDS, after=self.position, upto=head.position):
-                    self._apply(event)
+                apply = self._apply
+                for event in session.log.decoded(self.parser(), self.KINDS, after=self.position, upto=head.position):
+                    apply(event)
                 self.position = head.position
             return self.position
 
+    def parser(self) -> Callable[[bytes], Any]:
+        """What decodes payloads for `fold`: it makes only the fields that are read."""
+        return parser_of(self.framework, self.FIELDS)
+
     def _apply(self, event: Event) -> None:
-        kind = event.kind
-        data: Any = event.data if isinstance(event.data, dict) else {}
+        kind, data = event.kind, event.data
+        if type(data) is not dict:
+            data = {}
         if kind in SHARED_KINDS and data.get(VENDOR) == self.framework:  # nearly all events of a conversation
             self.changed_at = event.position
             self.fold(event, data)

@@ -83,25 +83,52 @@ class Kept(Conversation):
 
     def _forget(self) -> None:
         super()._forget()
-        self.lines: list[tuple[str, float]] = []
+        self._clear()
         self.state: dict[str, Any] = {}
         self.updated = 0.0
         self.is_there = False
         self.unshared: tuple[str, dict[str, Any]] | None = None
         """The last event that changes shared state: its id and what it changes."""
 
+    def _clear(self) -> None:
+        self.lines: list[str] = []
+        """The events, as JSON text."""
+        self.times: list[float] = []
+        """When each of them was made."""
+        self._keys: list[str] = []
+        self._positions: list[int] = []
+        self._entries: dict[str, Entry] = {}
+        self._made = 0
+        """How many of the events are among the entries."""
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        """The events by their ids; made when someone asks, which a process that only resumes does not."""
+        for number in range(self._made, len(self._keys)):
+            key = self._keys[number]
+            self._entries[key] = Entry(key, self._positions[number], self.lines[number])
+        self._made = len(self._keys)
+        return self._entries
+
+    @entries.setter
+    def entries(self, entries: dict[str, Entry]) -> None:
+        self._entries = entries
+
     def fold(self, event: Event, data: dict[str, Any]) -> None:
         """Fold one event of this session."""
         if event.kind == "payload.retracted":
-            self.lines, self.state, self.is_there, self.unshared = [], {}, False, None
-            self.entries.clear()
+            self.state, self.is_there, self.unshared = {}, False, None
+            self._clear()
             return
         self.is_there = True
         self.updated = data.get("at", self.updated)
-        self.state |= data.get("state") or {}
+        if data.get("state"):
+            self.state |= data["state"]
         for key, line in zip(data.get("keys") or (), data.get("lines") or (), strict=False):
-            self.entries[key] = Entry(key, event.position, line)
-            self.lines.append((line, self.updated))
+            self._keys.append(key)
+            self._positions.append(event.position)
+            self.lines.append(line)
+            self.times.append(self.updated)
         if data.get("shared"):
             self.unshared = event.id, data["shared"]
         if isinstance(data.get("forked_as"), str):
@@ -237,10 +264,12 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
             self._share(kept, app_name, user_id)
             lines = kept.lines
             if config and config.after_timestamp:
-                lines = [one for one in lines if one[1] >= config.after_timestamp]
+                since = config.after_timestamp
+                lines = [line for line, made_at in zip(lines, kept.times, strict=True) if made_at >= since]
             if config and config.num_recent_events is not None:
                 lines = lines[-config.num_recent_events :] if config.num_recent_events else []
-            events = [AdkEvent.model_validate_json(line) for line, _at in lines]
+            validate = AdkEvent.__pydantic_validator__.validate_json  # as `model_validate_json`, found once
+            events = [validate(line) for line in lines]
             return self._session(kept, app_name, user_id, events)
 
     def _session(self, kept: Kept, app_name: str, user_id: str, events: list[Any]) -> AdkSession:

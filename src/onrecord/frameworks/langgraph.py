@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         DeltaChannelHistory,
     )
 
+    from onrecord.frameworks.langgraph_checkpoints import Checkpoints
     from onrecord.frameworks.langgraph_puts import Pooling
     from onrecord.frameworks.langgraph_states import Key
     from onrecord.log.events import Draft
@@ -164,11 +165,12 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         with thread.lock:
             thread.catch_up()
             wanted = conf.get("checkpoint_id")
-            id_ = wanted or thread.head(ns)
-            node = thread.nodes.get((ns, id_)) if id_ else None
+            known = thread.checkpoints if wanted or ns else thread.recent()
+            id_ = wanted or known.head(ns)
+            node = known.nodes.get((ns, id_)) if id_ else None
             if node is None or node.hidden:
                 return None
-            return self._tuple(thread, (ns, str(id_)), self._begin(thread, wanted))
+            return self._tuple(thread, known, (ns, str(id_)), self._begin(thread, wanted))
 
     def _begin(self, thread: Thread, explicit: str | None) -> str:
         """Remember what a run has read; its name travels in the config that LangGraph passes on."""
@@ -179,15 +181,15 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
                 self._runs.popitem(last=False)
             return name
 
-    def _tuple(self, thread: Thread, key: Key, run: str | None = None) -> CheckpointTuple:
-        node = thread.nodes[key]
+    def _tuple(self, thread: Thread, known: Checkpoints, key: Key, run: str | None = None) -> CheckpointTuple:
+        node = known.nodes[key]
         parent = _config(thread.id, key[0], node.parent) if node.parent else None
         return CheckpointTuple(
             config=_config(thread.id, key[0], key[1], run),
-            checkpoint=thread.checkpoint(key),  # type: ignore[arg-type]  # the dict that LangGraph gave us
+            checkpoint=thread.checkpoint(key, node.state),  # type: ignore[arg-type]  # the dict that LangGraph gave us
             metadata=thread.decoded(node.state.metadata),
             parent_config=parent,
-            pending_writes=thread.pending(key),
+            pending_writes=thread.pending(known.written(key)),
         )
 
     def list(
@@ -217,7 +219,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
                         break
                     metadata = thread.decoded(thread.nodes[key].state.metadata)
                     if all(name in metadata and metadata[name] == one for name, one in (filter_ or {}).items()):
-                        found.append(self._tuple(thread, key))
+                        found.append(self._tuple(thread, thread.checkpoints, key))
             yield found
             left = None if left is None else left - len(found)
             if left == 0:
@@ -242,7 +244,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             seen: set[str] = set()
             while id_ and id_ not in seen and (node := thread.nodes.get((ns, id_))) and len(seeds) < len(found):
                 seen.add(id_)  # a caller may have put a checkpoint that continues one of its own successors
-                for write in reversed(thread.pending((ns, id_))):
+                for write in reversed(thread.pending(thread.written((ns, id_)))):
                     if write[1] in found and write[1] not in seeds:
                         found[write[1]].append(write)
                 for channel in found:

@@ -63,8 +63,14 @@ class Folded(Protocol):
     values: Values
     pool: Pool
     generations: OrderedDict[int, Generation]
-    nodes: dict[Key, Node]
-    order: dict[str, list[str]]
+
+    @property
+    def nodes(self) -> dict[Key, Node]:
+        """Every checkpoint."""
+
+    @property
+    def order(self) -> dict[str, list[str]]:
+        """The checkpoints of each namespace, in the order in which they were put."""
 
     def written(self, key: Key) -> dict[tuple[str, int], tuple[str, str, str]]:
         """What the tasks of a checkpoint wrote: path, channel and text by task and index."""

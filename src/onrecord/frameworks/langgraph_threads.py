@@ -15,19 +15,17 @@ from threading import Condition
 from threading import Event as Signal
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import DamagedLog, OnrecordError
+from onrecord.errors import OnrecordError
 from onrecord.frameworks.conversation import Conversation
+from onrecord.frameworks.langgraph_checkpoints import PLAIN, Checkpoints, Late, newest
 from onrecord.frameworks.langgraph_puts import (
     FRAMEWORK,
     Generation,
     Pooling,
-    pooled,
     put_of,
-    unshaped_writes,
     writes_of,
 )
-from onrecord.frameworks.langgraph_states import Node
-from onrecord.frameworks.langgraph_steps import filled, ids_of, pooled_writes, step_of
+from onrecord.frameworks.langgraph_steps import HEX, pooled_writes, step_of
 from onrecord.frameworks.langgraph_values import Pool, Values, fresh
 from onrecord.frameworks.listing import listed, opened_with
 from onrecord.frameworks.lists import Listed
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from onrecord.frameworks.langgraph_puts import Put
-    from onrecord.frameworks.langgraph_states import Key
+    from onrecord.frameworks.langgraph_states import Key, Node, State
     from onrecord.frameworks.langgraph_values import Ref
     from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
@@ -71,6 +69,10 @@ class Thread(Conversation):
 
     def _forget(self) -> None:
         super()._forget()
+        self._late = Late()
+        """Events of this thread whose checkpoints no one has asked for yet."""
+        self._is_settled = False
+        self._is_asked = False
         self._reset()
         self.copies: list[str] = []
         """Threads that were copied from this one."""
@@ -79,14 +81,8 @@ class Thread(Conversation):
         self.pool = Pool()
         self.generations: OrderedDict[int, Generation] = OrderedDict()
         """Messages of states that runs have read or written, by the identity of the first."""
-        self._shapes: dict[int, Any] = {}
-        self.nodes: dict[Key, Node] = {}
-        self.order: dict[str, list[str]] = {}
-        self._writes: dict[Key, list[tuple[Any, ...]]] = {}
-        """What tasks wrote, as their payloads have it: shape, payload, and the number that the shape counts from."""
-        self._written: dict[Key, tuple[int, dict[tuple[str, int], tuple[str, str, str]]]] = {}
+        self._folded = Checkpoints(self.pool)
         self._is_read = False
-        self.runs: set[str] = set()
 
     # Folding
 
@@ -101,113 +97,82 @@ class Thread(Conversation):
         if "ids" in data:
             for number, id_ in data["ids"]:
                 self.pool.claim(number, id_)
-        if "writes" in data:
-            writes = data["writes"]
-            for one in (writes,) if isinstance(writes, dict) else writes:
-                self._fold_writes(one)
-        if "step" in data:
-            self._fold_step(event.position, data["step"], start)
-            return  # nearly all events of a long thread come this way
-        if isinstance(data.get("put"), dict):
-            put = data["put"]
-            self._fold_put(event.position, put, start, self._shape(put["shape"]) if "shape" in put else {})
-        if isinstance(data.get("copied_to"), str):
-            self.copies.append(data["copied_to"])
-        if isinstance(data.get("thread"), str):
-            self.id = data["thread"]
-
-    def _fold_step(self, position: int, step: list[Any], start: int) -> None:
-        """Fold a checkpoint that is kept as its shape, and the writes that came with it."""
-        number, later, digits, *rest = step
-        shape, ids = self._shape(number), ids_of(digits)
-        put: dict[str, Any] = {**rest[0], "shape": number} if rest else {"shape": number}
-        if later is not None:
-            put["later"] = later
-        if "named" not in shape:
-            put["id"] = next(ids)
-        if "writes" in shape:
-            ns = put.get("ns", "")
-            of = self._writes.setdefault((ns, self.order[ns][-1]), [])
-            of += [(next(ids), writes, start) for writes in shape["writes"]]
-        if "ids" in shape:
-            for near in shape["ids"]:
-                self.pool.claim(start + near, next(ids))
-        self._fold_put(position, put, start, shape)
-
-    def _fold_put(self, position: int, put: dict[str, Any], start: int, shape: dict[str, Any]) -> None:
-        ns, id_ = put.get("ns", ""), put["id"]
-        order = self.order.setdefault(ns, [])
-        parent = put["parent"] if "parent" in put else (order[-1] if order else None)
-        base = self.nodes.get((ns, put.get("base", parent or "")))
-        node = Node(ns, parent, position, base, put=put, shape=shape, start=start)
-        if (ns, id_) not in self.nodes or self.nodes[ns, id_].hidden:
-            if (ns, id_) in self.nodes:
-                order.remove(id_)
-            order.append(id_)
-        self.nodes[ns, id_] = node
+        step = data.get("step")
+        if step is None:
+            if isinstance(data.get("copied_to"), str):
+                self.copies.append(data["copied_to"])
+            if isinstance(data.get("thread"), str):
+                self.id = data["thread"]
+        if not self._is_settled:
+            if step is not None and (len(step[2]) > HEX or len(step) > PLAIN):
+                self._folded.claim(step, start)  # it has more ids than that of its checkpoint
+            self._late.add(event.position, step, data, start)
+            return
+        self._folded.fold(event.position, data, start)
         if self._waiters:
             with self._arrived:
                 self._arrived.notify_all()
-        if isinstance(node.run, str):
-            self.runs.add(node.run)
 
-    def _fold_writes(self, data: dict[str, Any]) -> None:
-        ns = data.get("ns", "")
-        key = (ns, data["id"] if "id" in data else self.order[ns][-1])
-        self._writes.setdefault(key, []).append((data["task"], data))
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """All checkpoints; folded now if no one has asked for them before."""
+        if not self._is_settled:
+            with self.lock:
+                made = Checkpoints(self.pool)
+                for position, data, start in self._late:
+                    made.fold(position, data, start)
+                self._folded, self._is_settled = made, True
+                self._late.clear()
+        return self._folded
+
+    def recent(self) -> Checkpoints:
+        """Enough checkpoints to know the newest one of the main graph, which is all that most processes ask for.
+
+        Who asks again is better served by all of them: from then on they are folded as they come.
+        """
+        asked, self._is_asked = self._is_asked, True
+        found = None if self._is_settled or asked else newest(self.pool, self._late)
+        return self.checkpoints if found is None else found
+
+    @property
+    def nodes(self) -> dict[Key, Node]:
+        """Every checkpoint."""
+        return self.checkpoints.nodes
+
+    @property
+    def order(self) -> dict[str, list[str]]:
+        """The checkpoints of each namespace, in the order in which they were put."""
+        return self.checkpoints.order
+
+    @property
+    def runs(self) -> set[str]:
+        """The runs that have put a checkpoint."""
+        return self.checkpoints.runs
 
     def written(self, key: Key) -> dict[tuple[str, int], tuple[str, str, str]]:
         """What the tasks of a checkpoint wrote: path, channel and text by task and index."""
-        kept = self._writes.get(key, ())
-        done, found = self._written.get(key, (0, {}))
-        for task, of, *start in kept[done:]:
-            if start:
-                path, *rows = of
-                rows = [(index, channel, _text_of(value, start[0])) for index, channel, value in rows]
-            elif "shape" in of:
-                path, rows = unshaped_writes(of, self._shape(of["shape"]))
-            else:
-                path, rows = of.get("path", ""), of.get("of") or ()
-            for index, channel, text in rows:
-                found[task, index] = (path, channel, text)
-        if kept:
-            self._written[key] = len(kept), found
-        return found
-
-    def _shape(self, number: int) -> Any:
-        found = self._shapes.get(number)
-        if found is None:
-            try:
-                found = self._shapes[number] = json.loads(self.pool.texts[number])
-            except (IndexError, ValueError) as problem:
-                raise DamagedLog(f"a checkpoint of LangGraph cannot be read: {problem}") from None
-        return found
+        return self.checkpoints.written(key)
 
     def _retract(self, data: dict[str, Any]) -> None:
         if data.get("all"):
+            self._late.clear()
             self._reset()
-            return
-        runs, ids = set(data.get("runs") or ()), set()
-        for (ns, id_), node in self.nodes.items():
-            newest = data.get("keep_latest") and self.head(ns) != id_
-            if newest or (runs and node.run in runs):
-                ids.add((ns, id_))
-        for key in ids:
-            self.nodes[key].hidden = True
-        self.runs -= runs
+        else:
+            self.checkpoints.hide(set(data.get("runs") or ()), keep_latest=bool(data.get("keep_latest")))
 
     def wait_for(self, key: Key, seconds: float) -> None:
         """Wait until a checkpoint is on record, so that what its tasks write comes after it.
 
         If it could not be recorded, or the one before it, its writes fail alike.
         """
+        known = self.checkpoints.nodes  # before: to fold them needs the lock of the thread
         with self._arrived:
             self._waiters += 1  # before the first look, so that a checkpoint that arrives after it wakes us
             try:
-                self._arrived.wait_for(lambda: key in self.nodes or self.failed, seconds)
+                self._arrived.wait_for(lambda: key in known or self.failed, seconds)
             finally:
                 self._waiters -= 1
-        if key not in self.nodes and self.failed is not None:
+        if key not in known and self.failed is not None:
             raise self.failed
 
     def fail(self, problem: OnrecordError) -> None:
@@ -220,10 +185,7 @@ class Thread(Conversation):
 
     def head(self, ns: str) -> str | None:
         """The newest checkpoint of a namespace, by position."""
-        for id_ in reversed(self.order.get(ns, ())):
-            if not self.nodes[ns, id_].hidden:
-                return id_
-        return None
+        return self.checkpoints.head(ns)
 
     def value(self, kept: str | Listed[Ref]) -> Any:
         """The value of a channel."""
@@ -255,30 +217,24 @@ class Thread(Conversation):
         """The value that a text encodes."""
         return self.values.decode(json.loads(text), self.pool)
 
-    def checkpoint(self, key: Key) -> dict[str, Any]:
+    def checkpoint(self, key: Key, state: State) -> dict[str, Any]:
         """A checkpoint as LangGraph had it."""
-        node = self.nodes[key].state
         return {
-            **self.decoded(node.rest), "id": key[1],
-            "channel_values": {channel: self.value(kept) for channel, kept in node.values.items()},
-            "channel_versions": self.decoded(node.versions), "versions_seen": self.decoded(node.seen),
+            **self.decoded(state.rest), "id": key[1],
+            "channel_values": {channel: self.value(kept) for channel, kept in state.values.items()},
+            "channel_versions": self.decoded(state.versions), "versions_seen": self.decoded(state.seen),
         }  # fmt: skip
 
     def decoded(self, kept: dict[str, Any]) -> Any:
         """A dict of encoded values."""
         return {name: self.values.decode(one, self.pool) for name, one in kept.items()}
 
-    def pending(self, key: Key) -> list[tuple[str, str, Any]]:
+    def pending(
+        self, written: dict[tuple[str, int], tuple[str, str, str]]
+    ) -> list[tuple[str, str, Any]]:  # fmt: skip
         """The writes of a checkpoint's tasks, in the order in which a run applies them."""
-        found = sorted(
-            (path, task, index, channel, text) for (task, index), (path, channel, text) in self.written(key).items()
-        )
+        found = sorted((path, task, index, channel, text) for (task, index), (path, channel, text) in written.items())
         return [(task, channel, self.text(text)) for _path, task, _index, channel, text in found]
-
-
-def _text_of(value: str | list[int], start: int) -> str:
-    """A value that a shape has: messages, or a text; numbers count from `start`."""
-    return filled(value, start) if isinstance(value, str) else f"[{','.join(pooled(one + start) for one in value)}]"
 
 
 class Rider:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from contextlib import AsyncExitStack
 from functools import partial
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -32,10 +32,11 @@ from onrecord.frameworks.conversation import (
     said_of,
 )
 from onrecord.frameworks.leasing import aalone
-from onrecord.frameworks.openai_items import FRAMEWORK, from_neutral, neutral
+from onrecord.frameworks.openai_items import FRAMEWORK, fresh, from_neutral, neutral
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.log.events import tuple_new
 from onrecord.log.readings import EMBEDDED, REPEAT_LIMIT, reference
 
 with required("openai-agents", "agents", "0.24"):
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from agents.items import TResponseInputItem
     from agents.run_context import RunContextWrapper
 
-    from onrecord.log.events import Draft
+    from onrecord.log.events import Draft, Event
     from onrecord.log.item_values import Item
     from onrecord.session.session_store import SessionStore
 
@@ -60,6 +61,68 @@ _NO_IDS = (None, "", "__fake_id__")
 """What items have for an id if the model gave none; the last one is the framework's own."""
 PROMPT_ITEMS = 4
 """How many items a prompt may have that is recognised when it is saved again."""
+
+
+class Read(Entry):
+    """An item as it was read, parsed together with its payload; what is handed out is a copy."""
+
+    __slots__ = ()
+
+    @property
+    def item(self) -> Any:
+        """The item."""
+        return self[2]
+
+    @property
+    def line(self) -> str:
+        """The item as JSON text, made when it is asked for."""
+        return as_line(self[2])
+
+
+_READ = repeat(Read)
+
+
+class History(Conversation):
+    """The items of a conversation, parsed together with their payloads.
+
+    A process that resumes asks for all of them, and most ask for nothing else: entries are made when someone does.
+    """
+
+    FIELDS = ("keys", "values", "all")
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        """The items by their keys."""
+        for position, keys, values in self._read:
+            made = map(tuple_new, _READ, zip(keys, repeat(position), values, strict=False))
+            self._entries.update(zip(keys, made, strict=True))
+        self._read.clear()
+        return self._entries
+
+    @entries.setter
+    def entries(self, entries: dict[str, Entry]) -> None:
+        self._entries = entries
+        self._read: list[tuple[int, list[str], list[Any]]] = []
+        """What was read and is not among the entries yet: position, keys and items of each event."""
+
+    def fold(self, event: Event, data: dict[str, Any]) -> None:
+        """Fold one event of this conversation."""
+        if "values" in data and "lines" not in data and event.kind == "payload.kept":
+            keys, values = data.get("keys") or [], data["values"]
+            if len(keys) != len(values):
+                count = min(len(keys), len(values))
+                keys, values = keys[:count], values[:count]
+            self._read.append((event.position, keys, values))
+        else:
+            super().fold(event, data)
+
+    def items(self) -> list[Any]:
+        """The items, in order; they belong to the caller."""
+        if not self._entries:
+            keys = list(chain.from_iterable(keys for _position, keys, _values in self._read))
+            if len(set(keys)) == len(keys):  # else one of them replaces another
+                return [fresh(item) for _position, _keys, values in self._read for item in values]
+        return [fresh(one.item) if type(one) is Read else parsed(one.line) for one in self.entries.values()]
 
 
 class OnrecordSession:
@@ -79,8 +142,8 @@ class OnrecordSession:
         self.session_settings: SessionSettings | None = coerce_session_settings(session_settings or {})
         self.forks: list[str] = []
         """The sessions that runs of this one were moved to."""
-        self._kept = Conversation(store, FRAMEWORK, session_id, agent=agent, on_conflict=on_conflict)
-        self._runs: WeakKeyDictionary[Any, tuple[Conversation, int]] = WeakKeyDictionary()
+        self._kept = History(store, FRAMEWORK, session_id, agent=agent, on_conflict=on_conflict)
+        self._runs: WeakKeyDictionary[Any, tuple[History, int]] = WeakKeyDictionary()
         """Where each run continues, and up to which change it knows the history."""
 
     async def __aenter__(self) -> Self:
@@ -129,11 +192,11 @@ class OnrecordSession:
 
     # The same on a thread
 
-    def _run(self, wrapper: Any) -> tuple[Conversation, int]:
+    def _run(self, wrapper: Any) -> tuple[History, int]:
         """The conversation of a run, and where it has read it; 0 if it has not."""
         return (self._kept, 0) if wrapper is None else self._runs.get(wrapper, (self._kept, 0))
 
-    def _saw(self, wrapper: Any, kept: Conversation) -> None:
+    def _saw(self, wrapper: Any, kept: History) -> None:
         if wrapper is not None:
             self._runs[wrapper] = (kept, max(kept.changed_at, 1))
 
@@ -158,9 +221,9 @@ class OnrecordSession:
                 kept.write(partial(_added, kept, items, lines, 0))
             self._saw(wrapper, kept)
 
-    def _forked(self, kept: Conversation, seen: int) -> Conversation:
+    def _forked(self, kept: History, seen: int) -> History:
         """The conversation as the run has read it, in a session of its own."""
-        fork = Conversation(kept.store, FRAMEWORK, kept.id, name=kept.name, agent=kept.agent, on_conflict=FORK)
+        fork = History(kept.store, FRAMEWORK, kept.id, name=kept.name, agent=kept.agent, on_conflict=FORK)
         fork.attach(kept.fork(seen))
         self.forks.append(fork.name)
         return fork
@@ -338,9 +401,9 @@ def _row(number: int, key: str, item: Any, line: str) -> Any:
     return row(number, key, item, said) if said else None
 
 
-def _history(kept: Conversation) -> list[TResponseInputItem]:
+def _history(kept: History) -> list[TResponseInputItem]:
     """Own items word for word, turns of other writers translated, and tool calls that were never saved."""
-    items: list[TResponseInputItem] = [parsed(one.line) for one in kept.entries.values()]
+    items: list[TResponseInputItem] = kept.items()
     others = kept.of_others()
     if not others and not kept.effects:
         return items

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from gc import is_tracked
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
 FRAMEWORK = "openai-agents"
 _CALLS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
 _RESULTS = frozenset(_CALLS.values())
+
+
+def fresh(item: Any) -> Any:
+    """A copy of an item that shares nothing that can be changed."""
+    if type(item) is dict:
+        if not is_tracked(item):  # by the garbage collector: it has texts and numbers only, as most items
+            return item.copy()
+        return {name: fresh(part) for name, part in item.items()}
+    return [fresh(part) for part in item] if type(item) is list else item
 
 
 def neutral(item: Any) -> list[Item]:

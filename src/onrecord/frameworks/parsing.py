@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 try:
     from pydantic_core import SchemaValidator, from_json
-    from pydantic_core.core_schema import any_schema, typed_dict_field, typed_dict_schema
+    from pydantic_core.core_schema import any_schema, json_schema, list_schema, typed_dict_field, typed_dict_schema
 
     _quick = partial(from_json, cache_strings="keys")
 except ImportError:  # every framework so far has it
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 VENDOR = "vendor"
 """The field of a payload that names its framework."""
+LINES, VALUES = "lines", "values"
+"""The field that has entries as texts, and what a parser that reads these too returns in its place."""
 
 
 def parsed(text: str | bytes) -> Any:
@@ -35,11 +37,14 @@ def parser_of(framework: str, fields: tuple[str, ...]) -> Callable[[bytes], Any]
     """A parser of payloads: of those of one framework, it makes only the named fields; of all others, everything.
 
     A payload also has what its entries say, for readers of the transcript: most of its objects, and an adapter that
-    reads its own entries needs none of them.
+    reads its own entries needs none of them. If `VALUES` is named, the texts of entries are parsed with their payload:
+    then it has `VALUES`, or `LINES` if one of them is not what the quick parser reads.
     """
     if SchemaValidator is None:
         return parsed
     wanted = {name: typed_dict_field(any_schema(), required=False) for name in (*fields, VENDOR)}
+    if VALUES in wanted:
+        wanted[VALUES] = typed_dict_field(list_schema(json_schema()), required=False, validation_alias=LINES)
     parts = SchemaValidator(typed_dict_schema(wanted)).validate_json
 
     def parse(payload: bytes) -> Any:

@@ -333,7 +333,7 @@ def open_record(record: Record) -> Event:
         try:
             data = decode_payload(record.payload.decode())
         except ValueError:
-            raise _unreadable(record) from None
+            raise unreadable(record.position) from None
     return _event(record, data)
 
 
@@ -342,12 +342,13 @@ def parse_record(record: Record, parse: Callable[[bytes], Any]) -> Event:
     try:
         data = None if record.payload is None else parse(record.payload)
     except ValueError:
-        raise _unreadable(record) from None
+        raise unreadable(record.position) from None
     return _event(record, data)
 
 
-def _unreadable(record: Record) -> DamagedLog:
-    return DamagedLog(f"the payload at position {record.position} cannot be read")
+def unreadable(position: int) -> DamagedLog:
+    """What to say about a payload that cannot be decoded."""
+    return DamagedLog(f"the payload at position {position} cannot be read")
 
 
 def open_header(record: Record) -> Event:
@@ -369,7 +370,13 @@ def event_of(draft: Draft, session: str, position: int, run: int, digest: bytes)
 def _event(record: Record, data: Any) -> Event:
     session, position, id_, kind, v, at, by, run, because, _salt, _payload, payload_hash, digest = record
     if UPCASTERS and data is not None:
-        while lift := UPCASTERS.get((kind, v)):
-            data = lift(data)
-            v += 1
+        v, data = lifted(kind, v, data)
     return tuple_new(Event, (session, position, id_, kind, v, at, by, run, because, data, payload_hash, digest))
+
+
+def lifted(kind: str, v: int, data: Any) -> tuple[int, Any]:
+    """The version and payload of an event as this code knows them."""
+    while lift := UPCASTERS.get((kind, v)):
+        data = lift(data)
+        v += 1
+    return v, data

@@ -104,13 +104,20 @@ class LogVerbs(Chapter):
         *,
         after: int = 0,
         upto: int | None = None,
-        page: int = DECODED_PAGE,
     ) -> Iterator[Event]:
-        """Events in order, decoded by the caller's parser: it returns what `json.loads` does, or the part it needs."""
+        """Events in order, decoded by the caller's parser: it returns what `json.loads` does, or the part it needs.
+
+        They may come without their hashes: for a reader of a whole log that verifies nothing.
+        """
+        from onrecord.log.scanning import Scanning
+
         session = self._session
-        while found := session.store.read(session.id, after=after, upto=upto, kinds=kinds, limit=page):
+        if isinstance(session.store, Scanning):
+            yield from session.store.scan(session.id, parse, after=after, upto=upto, kinds=kinds)
+            return
+        while found := session.store.read(session.id, after=after, upto=upto, kinds=kinds, limit=DECODED_PAGE):
             yield from [parse_record(record, parse) for record in found]
-            if len(found) < page:
+            if len(found) < DECODED_PAGE:
                 return
             after = found[-1].position
 

@@ -110,16 +110,20 @@ class Payloads:
         return None if body is packed else body
 
     def _unpack(self, packed: list[bytes]) -> list[bytes]:
-        decompressor = self._borrow()
+        decompressor = self.borrow()
         decompress = decompressor.decompress
         try:
             return [decompress(frame) for frame in packed]
         except Exception:  # noqa: BLE001  # zstd's error class is not worth its import on this path
             return [_unpack_or_keep(decompressor, frame) for frame in packed]
         finally:
-            self._decompressors.append(decompressor)
+            self.give_back(decompressor)
 
-    def _borrow(self) -> ZstdDecompressor:
+    def give_back(self, decompressor: ZstdDecompressor) -> None:
+        """Return a decompressor that was borrowed; one that is not returned is no loss."""
+        self._decompressors.append(decompressor)
+
+    def borrow(self) -> ZstdDecompressor:
         """A decompressor that only the caller uses until it is returned."""
         try:
             return self._decompressors.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from json import loads
 from threading import Event, Thread, get_ident
 
 from onrecord.errors import (
@@ -20,6 +21,7 @@ from onrecord.errors import (
 )
 from onrecord.log import head as heads
 from onrecord.log.events import NEW_RUN
+from onrecord.log.scanning import Scanning
 from onrecord.testing.tools import Workbench, derived, raises
 
 HANDLED_APPENDS = 300
@@ -345,6 +347,27 @@ class ReadContract(Workbench):
         assert [weight.position for weight in self.store.weigh(child)] == [4, 5]
         assert [head.session for head in self.store.children(parent)] == [child]
         assert self.store.children(child) == []
+
+    def test_a_scan_says_what_a_read_says(self) -> None:
+        """A store that can scan returns what it reads, decoded by the caller's parser, over forks, pages and ranges."""
+        parent = self.open()
+        noise = "".join(map(chr, range(0x4E00, 0x4E00 + 20_000)))
+        for text in ("x", "long " * 500, noise):
+            self.store.append(parent, [self.draft("payload.kept", {"text": text}), self.draft()])
+        child = self.fork(parent, 5, "child")
+        self.add(child, *["item.added", "turn.begun"] * 150)
+        scan = getattr(self.store, "scan", None)
+        if scan is None:
+            assert not isinstance(self.store, Scanning)
+            return
+        for session, kinds, after, upto in (
+            (parent, None, 0, None), (child, None, 0, None), (child, ("item.added", "payload.kept"), 3, 180),
+            (child, (), 0, None), (child, None, 4, 6), (child, None, 300, 200),
+        ):  # fmt: skip
+            records = self.store.read(session, kinds=kinds, after=after, upto=upto)
+            found = list(scan(session, loads, kinds=kinds, after=after, upto=upto))
+            expected = [(*record[:9], loads(record.payload or b"null")) for record in records]
+            assert [event[:10] for event in found] == expected
 
     def test_a_fork_of_a_fork_reads_through_both(self) -> None:
         """Ranges and limits hold over any number of ancestors, even for a fork below its parent's own events."""

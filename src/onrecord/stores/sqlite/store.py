@@ -42,7 +42,7 @@ from onrecord.stores.sqlite.writer import PendingWrite, TooLargeForLeader, Write
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from onrecord.log.events import Draft, Record
+    from onrecord.log.events import Draft, Event, Record
     from onrecord.log.head import Head
     from onrecord.machine.session_keys import SessionKeys
     from onrecord.stores.payloads import Packed
@@ -149,19 +149,10 @@ class SQLiteStore(KeyedSessions):
         return packed_of(event) or self._payloads.pack(event.payload or b"")
 
     def read(
-        self,
-        session: str,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int | None = None,
-        kinds: Collection[str] | None = None,
-        backwards: bool = False,
-        bodies: Collection[str] | None = None,
-    ) -> list[Record]:
-        lines = self._readers.history(session)
-        if not lines:
-            raise not_found(session)
+        self, session: str, *, after: int = 0, upto: int | None = None, limit: int | None = None,
+        kinds: Collection[str] | None = None, backwards: bool = False, bodies: Collection[str] | None = None,
+    ) -> list[Record]:  # fmt: skip
+        lines = self._history(session)
         name = "events" if kinds is None and bodies is None else "chosen_events"
         name += "_backwards" if backwards else ""
         filters = () if kinds is None and bodies is None else (as_json(kinds), as_json(bodies))
@@ -179,8 +170,17 @@ class SQLiteStore(KeyedSessions):
                 rest = limit - len(found)
         return found
 
+    def scan(
+        self, session: str, parse: Callable[[bytes], Any], *, after: int = 0, upto: int | None = None,
+        kinds: Collection[str] | None = None,
+    ) -> Iterator[Event]:  # fmt: skip
+        from onrecord.stores.sqlite.scanning import scan
+
+        lines, bounds = self._history(session)[::-1], (after, POSITION_MASK if upto is None else max(upto, 0))
+        return scan(self.read, self._readers, self._payloads, parse, lines=lines, bounds=bounds, kinds=kinds)
+
     def find(self, session: str, id: str) -> Record | None:
-        for number, of, _low, high in self._lineage(session):
+        for number, of, _low, high in self._history(session):
             rows = self._readers.ask("event_by_id", (number, id, (number << POSITION_BITS) + high))
             if rows:
                 return records_of(of, rows, self._payloads)[0]
@@ -292,7 +292,7 @@ class SQLiteStore(KeyedSessions):
         return searcher.search(query, project, session, limit)
 
     def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
-        number, _of, low, high = self._lineage(session)[0]
+        number, _of, low, high = self._history(session)[0]
         base = number << POSITION_BITS
         return [Weight(*row) for row in self._readers.ask("weigh", (base + low, base + high, as_json(kinds)))]
 
@@ -421,7 +421,7 @@ class SQLiteStore(KeyedSessions):
         return self._keys_at(beside) if self._keys_at else SessionKeys(beside, lambda: None)
 
     def _owner_of(self, session: str, position: int) -> str:
-        return next(str(of) for _number, of, low, high in self._lineage(session) if low < position <= high)
+        return next(str(of) for _number, of, low, high in self._history(session) if low < position <= high)
 
     def _pack_unencrypted(self, event: Draft | Record) -> Packed:
         payload = event.payload or b""
@@ -429,9 +429,8 @@ class SQLiteStore(KeyedSessions):
             return self._payloads.pack(payload, FACTS_FROM)
         return self._payloads.pack(payload, conversation=event.id.startswith(MIRROR_PREFIX))
 
-    def _lineage(self, session: str) -> list[Row]:
-        """(number, id, low, high) of the session and its ancestors: each contributes low < position <= high."""
-        lines = self._readers.ask("lineage", (session,))
+    def _history(self, session: str) -> list[Row]:
+        lines = self._readers.history(session)
         if not lines:
             raise not_found(session)
         return lines
