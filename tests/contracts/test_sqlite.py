@@ -3,83 +3,28 @@
 import random
 import re
 import stat
-import threading
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import apsw
 import apsw.ext
 import pytest
 
 from onrecord.errors import (
-    IdReused,
     InvalidInput,
-    LeaseLost,
-    LogMoved,
-    SessionNotFound,
     StoreBusy,
     StoreError,
     StoreReadOnly,
 )
-from onrecord.log import head as heads
 from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
 from onrecord.session.session_store import SessionStore
 from onrecord.stores import payloads
-from onrecord.stores.sqlite import SQLiteStore, connection, search, wal, write_lock, writer
-from onrecord.stores.sqlite.rows import MOMENT_BITS
+from onrecord.stores.sqlite import SQLiteStore, connection, search, wal, write_lock
 from onrecord.testing import derived
-from onrecord.testing.keeping import HOLDER
-from onrecord.testing.tools import Workbench
-from tests.scratch import on_disk
+from tests.contracts.sqlite_bench import Bench, asked, shut
 
 SQL = Path(connection.__file__).parent.parent / "sql" / "sqlite"
-
-
-class Bench(Workbench):
-    """A workbench on a SQLite store."""
-
-    store: SQLiteStore
-
-    def __init__(self, path: Path) -> None:
-        self.path = str(path)
-        self.setup_method()
-
-    def make_store(self) -> SQLiteStore:
-        return SQLiteStore(self.path, clock=lambda: self.clock.now)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "place" / "store.db"
-
-
-@pytest.fixture
-def bench(path: Path) -> Iterator[Bench]:
-    bench = Bench(path)
-    yield bench
-    bench.teardown_method()
-
-
-@pytest.fixture
-def bench_on_disk() -> Iterator[Bench]:
-    """The same on disk: what a power cut loses in memory is everything."""
-    with on_disk() as place:
-        yield (bench := Bench(place / "store.db"))
-        bench.teardown_method()
-
-
-def asked(path: Path, question: str) -> list[tuple[Any, ...]]:
-    """What a plain SQLite connection sees."""
-    plain = apsw.Connection(str(path))
-    try:
-        return plain.execute(question).fetchall()
-    finally:
-        plain.close()
 
 
 def schema_of(statements: list[str]) -> list[str]:
@@ -237,124 +182,6 @@ def test_lists_use_their_indexes(bench: Bench, path: Path):
         assert not any(re.fullmatch(r"SCAN sessions", step) for step in steps), steps
         assert "USE TEMP B-TREE FOR ORDER BY" not in steps or name == "heads_by_name", steps
     plain.close()
-
-
-def test_a_burst_of_appends_leaves_the_lists_alone(bench: Bench, path: Path):
-    """The order of lists is exact although its index is updated only now and then."""
-    sessions = [bench.open(f"s{number}") for number in range(5)]
-    for step in range(40):
-        bench.clock.advance(0.01)
-        bench.add(sessions[step * 7 % 5], "item.added")
-    listed = bench.store.heads()
-    assert [head.session for head in listed] == [
-        head.session for head in sorted(listed, key=lambda head: (head.at, head.session), reverse=True)
-    ]
-    ((moments,),) = asked(path, "SELECT count(DISTINCT moment) FROM sessions")
-    assert int(moments) < 5
-
-
-def test_one_request_of_a_shared_transaction_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    """Threads that share a transaction share neither errors nor events, and none makes it restart."""
-    monkeypatch.setattr(writer.Writer, "_retreat", lambda *_: pytest.fail("the shared transaction was given up"))
-    session = bench.open()
-    bench.store.append(session, [bench.draft(data={"text": "taken"}, id="taken")])
-    good = [bench.draft() for _ in range(24)]
-    results: dict[int, object] = {}
-
-    def go(number: int) -> None:
-        try:
-            if number % 3 == 0:
-                bench.store.append(session, [bench.draft(data={"text": "other"}, id="taken")])
-            elif number % 3 == 1:
-                bench.store.append(session, [bench.draft(id=f"late-{number}")], expect=1)
-            else:
-                results[number] = bench.store.append(session, [good[number]])[0]
-        except (IdReused, LogMoved) as problem:
-            results[number] = problem
-
-    # While the write lock is taken every thread queues up; when it is free they share one transaction.
-    with shut(bench.store):
-        threads = [threading.Thread(target=go, args=(number,)) for number in range(24)]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.1)
-    for thread in threads:
-        thread.join()
-    assert {type(results[number]) for number in range(0, 24, 3)} == {IdReused}
-    assert {type(results[number]) for number in range(1, 24, 3)} == {LogMoved}
-    assert bench.store.head(session).position == 2 + 8
-    assert derived(bench.store.read(session)) == bench.store.head(session).hash
-
-
-def test_threads_with_leases_in_many_sessions_share_a_transaction(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    """Forks, leases, known ids, large payloads, renaming: each append of a batch gets the answer it would get alone."""
-    monkeypatch.setattr(writer.Writer, "_retreat", lambda *_: pytest.fail("the shared transaction was given up"))
-    parent = bench.open("parent")
-    known = bench.draft(id="known")
-    bench.store.append(parent, [known])
-    sessions = [bench.fork(parent, 2, "fork"), *(bench.open(f"s{number}") for number in range(5))]
-    leases = [bench.store.acquire(session, "main", HOLDER, seconds=10) for session in sessions]
-    bench.store.release(leases[5])
-    bench.clock.advance(8)
-    batch = [
-        lambda: bench.store.append(sessions[0], [known, bench.draft(id="a")], lease=leases[0]),
-        lambda: bench.store.append(sessions[1], [bench.draft(data={"text": "x" * 50_000}, id="b")], lease=leases[1]),
-        lambda: bench.store.append(sessions[2], [bench.draft("session.renamed", {"name": "new"}, id="c")]),
-        lambda: bench.store.append(sessions[3], [bench.draft(id=f"d{n}") for n in range(40)], lease=leases[3]),
-        lambda: bench.store.append(sessions[4], [bench.draft("session.paused", {"reason": "lunch"}, id="e")]),
-        lambda: bench.store.append(sessions[5], [bench.draft(id="f")], lease=leases[5]),
-        lambda: bench.store.append("01ARZ3NDEKTSV4RRFFQ69G5FAV", [bench.draft(id="g")]),
-    ]
-    with ThreadPoolExecutor(len(batch)) as threads, shut(bench.store):
-        answers = [threads.submit(one) for one in batch]
-        time.sleep(0.1)
-    errors = [answer.exception() for answer in answers]
-    assert [type(error) for error in errors[5:]] == [LeaseLost, SessionNotFound]
-    assert [error for error in errors[:5] if error] == []
-    assert [one.new for one in answers[0].result()] == [False, True]
-    assert [bench.store.head(session).position for session in sessions] == [4, 2, 2, 41, 2, 1]
-    assert bench.store.head(sessions[2]).name == "new"
-    assert bench.store.head(sessions[4]).status == heads.PAUSED
-    for session in sessions:
-        assert derived(bench.store.read(session)) == bench.store.head(session).hash
-    ends = {lease.session: lease.until for session in sessions for lease in bench.store.leases(session)}
-    assert [ends[session] - leases[0].since for session in sessions[:5]] == [18e6, 18e6, 10e6, 18e6, 10e6]
-
-
-def test_a_batch_updates_the_rows_of_all_its_sessions(bench: Bench, path: Path):
-    """The row of a session says the same as its log: where only its end moved, within a moment or not, or everything."""
-    sessions, batch = [], []
-    for number in range(12):
-        sessions.append(session := bench.open(f"s{number}"))
-        bench.clock.advance(1.0 if number % 3 else 0.0)
-        renamed = bench.draft("session.renamed", {"name": f"new-{number}"})
-        batch.append(partial(bench.store.append, session, [renamed if number in range(2, 12, 3) else bench.draft()]))
-    with ThreadPoolExecutor(len(batch)) as threads, shut(bench.store):
-        answers = [threads.submit(one) for one in batch]
-        time.sleep(0.1)
-    assert [answer.exception() for answer in answers] == [None] * len(batch)
-    found = asked(
-        path, "SELECT id, project, name, position, hash, run, status, at, moment FROM sessions ORDER BY number"
-    )
-    told = [bench.store.head(session) for session in sessions]
-    assert found == [
-        (one.session, one.project, one.name, one.position, one.hash, one.run, one.status, one.at, one.at >> MOMENT_BITS)
-        for one in told
-    ]
-    assert [one.name for one in told[2::3]] == [f"new-{number}" for number in range(2, 12, 3)]
-
-
-class shut:  # noqa: N801  # reads as a word in a with statement
-    """Another process's write, as far as the write lock can see."""
-
-    def __init__(self, store: SQLiteStore) -> None:
-        self.lock = write_lock.WriteLock(store.path + ".lock")
-
-    def __enter__(self) -> None:
-        assert self.lock.acquire(1)
-
-    def __exit__(self, *_problem: object) -> None:
-        self.lock.close()
 
 
 def test_a_taken_write_lock_delays_and_does_not_prevent(bench: Bench, monkeypatch: pytest.MonkeyPatch):

@@ -82,7 +82,7 @@ class TestTeamInTmux(Laboratory):
             patiently(partial(self.was_asked, lab, prompts[name]), f"{name} is asked", PATIENCE)
         before = {name: row["session_id"] for name, row in rows_of(lab).items()}
         for name in self.programs:
-            # Killed before it has answered, it would be told to continue. The prompt has these words, too, but no quote before them.
+            # Killed before it has answered, it would get the order to continue. The prompt has these words, too, but no quote before them.
             lab.keeps(lab.cli(name), before[name], f'"{name} heard')
         lab.room.clear()
         run.process.wait()
