@@ -2,7 +2,8 @@
 
 Everything is on record: why the run stopped, when the limit ends, which prompt it was. So the process that waits may
 die; the next one knows the same. The prompt is recorded under an id made from the interruption before it is issued; if
-the process dies in between, the conversation itself shows whether the prompt had reached it.
+the process dies in between, the conversation itself shows whether the prompt had reached it. If several processes wait,
+the one that takes the agent's lane first issues the prompt; the others see that the agent ran since they looked.
 """
 
 from __future__ import annotations
