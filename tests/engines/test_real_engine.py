@@ -11,7 +11,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +79,15 @@ def long(engine, tokens):
     return {"min_tokens": tokens, "max_tokens": tokens + 100}
 
 
+def added(call):
+    """What the tool returns. The model has learned little: its arguments may be none."""
+    try:
+        given = json.loads(call["function"]["arguments"])
+    except ValueError:
+        return "not a sum"
+    return str(sum(value for value in given.values() if isinstance(value, int)) if isinstance(given, dict) else 0)
+
+
 class Agents:
     """Agents that add numbers with a tool, and repeat a request until it is answered."""
 
@@ -87,10 +95,18 @@ class Agents:
         self.url = url
         self.calls = self.answered = self.repeated = 0
         self.turns = {}
+        self.further = []
+        """Sessions that agents began because they had not had enough."""
         self.lock = threading.Lock()
 
     def new(self):
-        return httpx.post(f"{self.url}/sessions", json={}, timeout=60, trust_env=False).json()["session_id"]
+        until = time.monotonic() + 300
+        while True:
+            try:
+                return httpx.post(f"{self.url}/sessions", json={}, timeout=60, trust_env=False).json()["session_id"]
+            except httpx.TransportError:  # the proxy was killed
+                assert time.monotonic() < until
+                time.sleep(0.3)
 
     def ask(self, session, messages, **options):
         until = time.monotonic() + 900
@@ -112,19 +128,25 @@ class Agents:
         raise AssertionError("no answer for a quarter of an hour")
 
     def run(self, session, turns, enough=None, **options):
-        """One agent: asks for sums, runs the tool that the model calls, and keeps the messages.
+        """One agent with so many turns, and as many in further sessions until the event `enough` is set.
 
-        It has so many turns, and more until the event `enough` is set.
+        In one session a few more long turns would be longer than the engine's context.
         """
+        self.converse(session, turns, **options)
+        while enough is not None and not enough.is_set():
+            session = self.new()
+            self.further.append(session)
+            self.converse(session, turns, **options)
+
+    def converse(self, session, turns, **options):
+        """One session: ask for sums, run the tool that the model calls, and keep the messages."""
         numbers = random.Random(session)
 
         def sum_please():
             return {"role": "user", "content": f"Add {numbers.randint(1, 99)} and {numbers.randint(1, 99)}."}
 
         messages: list[dict[str, Any]] = [sum_please()]
-        for turn in count():
-            if turn >= turns and (enough is None or enough.is_set()):
-                break
+        for _turn in range(turns):
             choice = self.ask(session, messages, **options)["choices"][0]
             message = choice["message"]
             messages.append({key: value for key, value in message.items() if value is not None})
@@ -132,14 +154,10 @@ class Agents:
             with self.lock:
                 self.answered += 1
                 self.calls += len(calls)
-            for call in calls:
-                given = json.loads(call["function"]["arguments"])
-                total = str(sum(value for value in given.values() if isinstance(value, int)))
-                messages.append({"role": "tool", "tool_call_id": call["id"], "content": total})
+            messages += [{"role": "tool", "tool_call_id": call["id"], "content": added(call)} for call in calls]
             if not calls:
                 messages.append(sum_please())
         self.turns[session] = messages
-        return messages
 
     def all(self, number, turns, **options):
         """Run agents side by side; returns when each has had its turns."""
@@ -147,7 +165,7 @@ class Agents:
         with ThreadPoolExecutor(number) as threads:
             for done in [threads.submit(self.run, session, turns, **options) for session in sessions]:
                 done.result()
-        return sessions
+        return sessions + self.further
 
     def samples(self, sessions):
         """Frozen and handed over: one sample for each session."""
@@ -334,6 +352,7 @@ def test_kills(engine, scorer, start, dialect):
             killed.set()
         for one in running:
             one.result()
+    sessions += agents.further
     assert agents.repeated > 0
     Counts.add("kills", dialect, repeated=agents.repeated, **check(scorer, agents, sessions))
 
@@ -400,6 +419,7 @@ def interrupted(engine, agents, sessions, turns, change):
             changed.set()
         for one in running:
             one.result()
+    sessions += agents.further
 
 
 def test_continuing_with_other_weights(engine, scorer, start, dialect, weights):
