@@ -252,7 +252,9 @@ class Following(Agents):
                 for choice in json.loads(line[6:])["choices"]:
                     said = {name: value for name, value in choice["delta"].items() if value and name != "role"}
                     if said and not (message["content"] or message.get("tool_calls")):
-                        self.early += (early := self.record(session)["turn_under_way"])
+                        early = self.record(session)["turn_under_way"]
+                        with self.lock:
+                            self.early += early
                         if early:
                             self.seen.set()
                     add_delta(message, said)
