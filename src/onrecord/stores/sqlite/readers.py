@@ -104,12 +104,14 @@ class Readers:
                 known[0] = (*known[0][:3], _MASK)
                 if len(self._histories) >= HISTORIES_KEPT:
                     self._histories.clear()
-                self._histories[session] = known
+                if not self._closed:  # a closed store may be another file the next time it is read
+                    self._histories[session] = known
         return known
 
     def close(self) -> None:
         """Close idle connections; borrowed ones are closed when they are returned."""
         self._closed = True
+        self._histories.clear()
         while self._idle:
             self._idle.pop().close()
 
