@@ -339,6 +339,24 @@ def lagging_reads(plain: apsw.Connection, statement: str) -> list[str]:
     ]
 
 
+def test_a_closed_store_whose_file_was_replaced_is_read_anew(bench: Bench, path: Path, tmp_path: Path):
+    """The same session may have another number in the other file: nothing that was known of the first file counts."""
+    session = bench.open("s")
+    bench.add(session, "item.added")
+    before = bench.store.read(session)
+    other = SQLiteStore(str(tmp_path / "place" / "other.db"), clock=lambda: bench.clock.now)
+    SessionStore(other).open("first-of-all")
+    other.install(bench.store.head(session), iter(before))
+    copy = Path(other.backup(str(tmp_path / "copy.db")))
+    other.close()
+    bench.store.close()
+    for file in path.parent.glob("store.db*"):
+        file.unlink()
+    copy.replace(path)
+    assert bench.store.read(session) == before
+    assert bench.store.read(session) == before
+
+
 def test_only_the_view_heads_reads_columns_that_lag():
     """A row of `sessions` may lag behind its log: no statement reads position, hash or time from it directly."""
     plain = apsw.Connection(":memory:")
