@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import apsw
 import uvloop
 
+from onrecord.aio import settled
 from onrecord.machine.http_server import listen, serve_until_signal, url_of
-from onrecord.rollout.server.hands import settled
 from onrecord.rollout.server.serving import config_of
 from onrecord.rollout.server.settings import CONNECT_SECONDS, DRAIN_SECONDS, IDLE_SECONDS, REPLY_LIMIT, UPSTREAM_SECONDS
 from onrecord.rollout.server.wire import Wire

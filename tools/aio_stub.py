@@ -42,8 +42,9 @@ def stub() -> str:
     classes += [(chapter, Awaited) for chapter in chapter_classes()]
     bodies = [_class(of, base, sources) for of, base in classes]
     imports: dict[str, set[str]] = {
-        "onrecord.aio.calls": {"Outcome as Outcome", "outcome_of as outcome_of", "settled as settled"},
+        "onrecord.aio.calls": {"Outcome as Outcome", "outcome_of as outcome_of"},
         "onrecord.aio.deriving": {"Awaited"},
+        "onrecord.aio.hands": {"settled as settled"},
         "onrecord.aio.own": {"OwnSession", "OwnStore", "OwnTurn"},
         "onrecord.session.session_store": {"SessionStore"},
     }

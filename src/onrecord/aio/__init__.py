@@ -6,8 +6,9 @@ in `__init__.pyi`, which is generated.
 
 from __future__ import annotations
 
-from onrecord.aio.calls import Outcome, outcome_of, settled
+from onrecord.aio.calls import Outcome, outcome_of
 from onrecord.aio.deriving import awaited
+from onrecord.aio.hands import settled
 from onrecord.aio.own import OwnSession, OwnStore, OwnTurn
 from onrecord.session.handle import Session
 from onrecord.session.session_store import SessionStore

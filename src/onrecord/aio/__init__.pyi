@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from onrecord.aio.calls import Outcome as Outcome, outcome_of as outcome_of, settled as settled
+from onrecord.aio.calls import Outcome as Outcome, outcome_of as outcome_of
 from onrecord.aio.deriving import Awaited
+from onrecord.aio.hands import settled as settled
 from onrecord.aio.own import OwnSession, OwnStore, OwnTurn
 from onrecord.log.events import Draft, Event
 from onrecord.log.head import Head

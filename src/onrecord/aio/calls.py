@@ -1,29 +1,22 @@
-"""Blocking calls, awaited: each runs on a thread, so coroutines share the store's group commit.
-
-A call that is cancelled still finishes: the cancellation is delivered after the outcome is known, and carries it, so
-the caller never has to guess whether an append landed.
-"""
+"""The outcome of a call that runs on a thread, and the queue for more calls than there are hands."""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from onrecord import machine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Callable
 
     from onrecord.views.values import Json
 
 R = TypeVar("R")
 
-PAGE = 100
-"""How many events an asynchronous reader fetches at a time."""
 THREADS = 64
-"""How many calls of one process wait for a store at the same time."""
+"""How many calls of one process run on the threads of the queue, besides those on hands."""
 
 _threads = ThreadPoolExecutor(THREADS, "onrecord")
 
@@ -55,7 +48,7 @@ def outcome_of(cancelled: asyncio.CancelledError) -> Outcome | None:
     return carried if isinstance(carried, Outcome) else None
 
 
-class _Waiting(asyncio.Future[Outcome]):
+class Settling(asyncio.Future[Outcome]):
     """The outcome of a call on a thread; a task that is cancelled meanwhile learns of it when the outcome is there."""
 
     def cancel(self, msg: object = None) -> bool:
@@ -63,32 +56,17 @@ class _Waiting(asyncio.Future[Outcome]):
         return False
 
 
-async def settled(call: Callable[[], R]) -> R:
-    """Run a blocking call to its end, also when the caller is cancelled, and return its result."""
-    loop = asyncio.get_running_loop()
-    waiting = _Waiting(loop=loop)
-    _threads.submit(_deliver, call, loop, waiting)  # half the time of `run_in_executor` and `shield`
+def made(call: Callable[[], Any]) -> Outcome:
+    """Make a call; whatever it raises is raised where the call is awaited."""
     try:
-        result, error = await waiting
-        if error is not None:
-            raise error
-    except asyncio.CancelledError:
-        raise asyncio.CancelledError(waiting.result()) from None
-    else:
-        answer: R = result
-        return answer
-    finally:
-        error = waiting = None  # type: ignore[assignment]  # an error refers to this frame: no cycle keeps both alive
+        return Outcome(call(), None)
+    except BaseException as problem:  # noqa: BLE001  # as above
+        return Outcome(None, problem)
 
 
-def _deliver(call: Callable[[], R], loop: asyncio.AbstractEventLoop, waiting: _Waiting) -> None:
-    """Run a call, and wake the coroutine that waits for it."""
-    try:
-        outcome = Outcome(call(), None)
-    except BaseException as problem:  # noqa: BLE001  # it is raised where the call is awaited
-        outcome = Outcome(None, problem)
-    loop.call_soon_threadsafe(waiting.set_result, outcome)
-    del outcome  # as above
+def queue(loop: asyncio.AbstractEventLoop, future: Settling, call: Callable[[], Any]) -> None:
+    """Make a call on the next free thread of the queue; the loop gets its outcome."""
+    _threads.submit(lambda: loop.call_soon_threadsafe(future.set_result, made(call)))
 
 
 async def finished(future: asyncio.Future[R]) -> R:
@@ -105,10 +83,3 @@ async def finished(future: asyncio.Future[R]) -> R:
             raise
         error = future.exception()
         raise asyncio.CancelledError(Outcome(None if error else future.result(), error)) from None
-
-
-async def paged(found: Iterator[R]) -> AsyncIterator[R]:
-    """What a synchronous iterator yields, fetched a page at a time."""
-    while page := await settled(lambda: list(islice(found, PAGE))):
-        for one in page:
-            yield one

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from onrecord.aio.calls import paged, settled
+from onrecord.aio.hands import paged, settled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

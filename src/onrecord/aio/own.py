@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar, overload
 
 from onrecord.aio import tools
-from onrecord.aio.calls import paged, settled
 from onrecord.aio.deriving import Awaited
+from onrecord.aio.hands import paged, settled
 from onrecord.session.following import POLL_SECONDS, Follower
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from collections.abc import Awaitable
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from onrecord.aio.calls import finished, settled
+from onrecord.aio.calls import finished
+from onrecord.aio.hands import settled
 from onrecord.errors import ToolTimedOut
 from onrecord.session import effects
 from onrecord.session.chapter import told

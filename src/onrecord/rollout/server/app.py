@@ -34,6 +34,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from onrecord.aio import settled
 from onrecord.errors import (
     InvalidInput,
     NameTaken,
@@ -60,7 +61,6 @@ from onrecord.rollout.server.answers import merged, problem, problem_of
 from onrecord.rollout.server.asking import CHAT, MESSAGES, RESPONSES, TEXT, Asking, passed
 from onrecord.rollout.server.chat import Chat
 from onrecord.rollout.server.guard import Guard
-from onrecord.rollout.server.hands import settled
 from onrecord.rollout.server.live import load, read
 from onrecord.rollout.server.metrics import CONTENT_TYPE, Metrics
 from onrecord.rollout.server.shelf import Shelf

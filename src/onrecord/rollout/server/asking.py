@@ -13,6 +13,7 @@ from typing import Protocol as Typed
 
 from starlette.responses import Response
 
+from onrecord.aio import settled
 from onrecord.errors import (
     LeaseLost,
     OnrecordError,
@@ -25,7 +26,6 @@ from onrecord.errors import (
 )
 from onrecord.rollout.engines import check_request
 from onrecord.rollout.server import answers, completions, messages, responses
-from onrecord.rollout.server.hands import settled
 from onrecord.rollout.server.live import key_of
 from onrecord.rollout.server.streaming import Streamed
 from onrecord.rollout.server.upstream import Refusal

@@ -9,11 +9,11 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onrecord.aio import settled
 from onrecord.errors import BadReply, InvalidInput, OnrecordError, TokenMismatch, TurnAborted, UpstreamFailed
 from onrecord.rollout.engines import COMPLETIONS, joined, read_reply, token_limit, upstream_request
 from onrecord.rollout.server.answers import answer_text
 from onrecord.rollout.server.engine_json import dump
-from onrecord.rollout.server.hands import settled
 from onrecord.rollout.server.settings import (
     CONTINUE,
     PARTIALS_AT_ONCE,

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
+from onrecord.aio import settled
 from onrecord.errors import LeaseHeld, OnrecordError
-from onrecord.rollout.server.hands import settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

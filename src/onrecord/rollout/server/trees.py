@@ -14,10 +14,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from onrecord.aio import settled
 from onrecord.errors import Conflict, InvalidInput, SessionFrozen
 from onrecord.rollout.branches import BUSY, FREE, SAME, Line, Node, Tree, choose, grow, read_heads
 from onrecord.rollout.recording import POLICY_AGENT, read_lane, refuse_retired
-from onrecord.rollout.server.hands import settled
 from onrecord.rollout.server.live import key_of
 from onrecord.rollout.server.messages import arguments_of
 

@@ -1,44 +1,42 @@
-"""Hands: the threads on which the steps of turns run.
+"""Hands: the threads on which awaited calls run.
 
     async  `settled(call)` ──> an idle hand ──> call() ──> the loop gets the result ──> then()
 
-Two steps of every turn take this way, so it has to be short: a future, a lock and a wake-up of the loop. The hand that
-was used last is used first: the processor's caches still have what it needs. More calls than there are hands take the
-way of `onrecord.aio`, whose threads have a queue.
+Every awaited verb takes this way, so it has to be short: a future, a lock and a wake-up of the loop, in half the time
+of an executor. The hand that was used last is used first: the processor's caches still have what it needs. More calls
+than there are hands wait in the queue of an executor.
+
+A call that is cancelled still finishes: the cancellation is delivered after the outcome is known, and carries it, so
+the caller never has to guess whether an append landed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from itertools import islice
 from threading import Lock, Thread
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord import machine
-from onrecord.aio import Outcome
-from onrecord.aio import settled as queued
+from onrecord.aio.calls import Settling, made, queue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     Then = Callable[[], object] | None
 
 R = TypeVar("R")
+
+PAGE = 100
+"""How many events an asynchronous reader fetches at a time."""
 HANDS = 32
 """How many calls run on hands at the same time."""
 FEW = 2
 """Up to so many hands at work, what comes after a call follows it soon; with more, the next step does it."""
 PAUSE_SECONDS = 0.0005
 """How long a hand waits before it does what comes after a call: first the loop passes on the result."""
-
-
-class Settling(asyncio.Future[Any]):
-    """The outcome of a call. A task that waits for it is cancelled only afterwards: the call cannot be stopped."""
-
-    def cancel(self, msg: Any = None) -> bool:  # asyncio's signature
-        """Refuse: the task that waits gets its cancellation together with the outcome."""
-        return False
 
 
 class Hand:
@@ -67,18 +65,14 @@ class Hand:
         job, self._job = self._job, None
         assert job is not None  # noqa: S101  # the lock is released after it was set
         loop, future, call, then = job
-        try:
-            result = call()
-        except BaseException as problem:  # noqa: BLE001  # whatever it is, the one who waits gets it
-            told: tuple[Any, ...] = (future.set_exception, problem)
-        else:
-            told = (future.set_result, result)
+        outcome = made(call)
         if then is not None and len(_all) - len(_idle) > FEW:
             then = None  # the next step does it: to sleep first and wake up among so many would cost more than it does
         if then is None:
             _idle.append(self)
         with suppress(RuntimeError):  # the loop was closed: no one waits any more
-            loop.call_soon_threadsafe(*told)
+            loop.call_soon_threadsafe(future.set_result, outcome)
+        del outcome, job, call  # a result or an error must not live as long as what comes after
         if then is not None:
             sleep(PAUSE_SECONDS)
             with suppress(Exception):  # it only saves time: the next step does it, or meets the error
@@ -101,23 +95,41 @@ machine.after_fork(_forget)
 async def settled(call: Callable[[], R], then: Then = None) -> R:
     """Run a blocking call to its end, also when the caller is cancelled, and return its result.
 
-    As in `onrecord.aio`: a cancellation in the meantime is delivered afterwards, with the outcome. `then` is called
-    afterwards, unless there is too much else to do, and no one hears of its errors.
+    A cancellation in the meantime is delivered afterwards, with the outcome. `then` is called afterwards, unless there
+    is too much else to do, and no one hears of its errors.
     """
-    try:
-        hand = _idle.pop()
-    except IndexError:
-        if len(_all) >= HANDS:
-            return await queued(call)
-        hand = Hand()
-        _all.append(hand)
     loop = asyncio.get_running_loop()
     future = Settling(loop=loop)
-    hand.give(loop, future, call, then)
+    hand = _free_hand()
+    if hand is None:
+        queue(loop, future, call)
+    else:
+        hand.give(loop, future, call, then)
     try:
-        result: R = await future
-    except asyncio.CancelledError:
-        # Its own cancellation, or one that the call raised.
-        error = future.exception()
-        raise asyncio.CancelledError(Outcome(None if error else future.result(), error)) from None
-    return result
+        result, error = await future
+        if error is not None:
+            raise error
+    except asyncio.CancelledError:  # its own cancellation, or one that the call raised
+        raise asyncio.CancelledError(future.result()) from None
+    else:
+        answer: R = result
+        return answer
+    finally:
+        error = future = None  # type: ignore[assignment]  # an error refers to this frame: no cycle keeps both alive
+
+
+def _free_hand() -> Hand | None:
+    """The hand that was used last, or a new one; None if all of them are at work."""
+    with suppress(IndexError):
+        return _idle.pop()
+    if len(_all) >= HANDS:
+        return None
+    _all.append(Hand())
+    return _all[-1]
+
+
+async def paged(found: Iterator[R]) -> AsyncIterator[R]:
+    """What a synchronous iterator yields, fetched a page at a time."""
+    while page := await settled(lambda: list(islice(found, PAGE))):
+        for one in page:
+            yield one

@@ -1,4 +1,4 @@
-"""The threads of the proxy's steps: results, errors, cancellations, and many calls at once."""
+"""The threads of awaited calls: results, errors, cancellations, and many calls at once."""
 
 import asyncio
 import threading
@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from onrecord.aio import Outcome
-from onrecord.rollout.server.hands import FEW, HANDS, Hand, Settling, settled
+from onrecord.aio.calls import Settling
+from onrecord.aio.hands import FEW, HANDS, Hand, settled
 
 
 def test_a_call_runs_on_another_thread_and_is_awaited():
@@ -123,3 +124,13 @@ def test_a_loop_that_is_closed_meanwhile():
     assert served.wait(60)
     assert asyncio.run(settled(lambda: 3)) == 3
     assert not future.done()
+
+
+def test_a_call_may_raise_what_no_future_can_hold():
+    """`StopIteration` cannot be the exception of a future: who awaits the call gets an error all the same."""
+
+    async def stopped():
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(settled(lambda: next(iter(()))), 60)
+
+    asyncio.run(stopped())
