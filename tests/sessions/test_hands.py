@@ -1,7 +1,10 @@
 """The threads of awaited calls: results, errors, cancellations, and many calls at once."""
 
 import asyncio
+import contextlib
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -134,3 +137,29 @@ def test_a_call_may_raise_what_no_future_can_hold():
             await asyncio.wait_for(settled(lambda: next(iter(()))), 60)
 
     asyncio.run(stopped())
+
+
+def test_an_error_does_not_outlive_its_handler():
+    """No cycle keeps an error, and what its frames hold, until the garbage collector comes."""
+
+    class Held:
+        pass
+
+    gone = []
+
+    def fail():
+        held = Held()
+        gone.append(weakref.ref(held))
+        raise ValueError(held)
+
+    async def failing():
+        with contextlib.suppress(ValueError):
+            await settled(fail)
+        await settled(int)  # the hand has left its last call
+        return gone[0]()
+
+    gc.disable()
+    try:
+        assert asyncio.run(failing()) is None
+    finally:
+        gc.enable()

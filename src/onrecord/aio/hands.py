@@ -72,7 +72,8 @@ class Hand:
             _idle.append(self)
         with suppress(RuntimeError):  # the loop was closed: no one waits any more
             loop.call_soon_threadsafe(future.set_result, outcome)
-        del outcome, job, call  # a result or an error must not live as long as what comes after
+        # A result must not live as long as what comes after. An error refers to this frame: that would be a cycle.
+        del outcome, future, job, call
         if then is not None:
             sleep(PAUSE_SECONDS)
             with suppress(Exception):  # it only saves time: the next step does it, or meets the error
@@ -115,7 +116,7 @@ async def settled(call: Callable[[], R], then: Then = None) -> R:
         answer: R = result
         return answer
     finally:
-        error = future = None  # type: ignore[assignment]  # an error refers to this frame: no cycle keeps both alive
+        error = future = None  # type: ignore[assignment]  # an error refers to this frame, too
 
 
 def _free_hand() -> Hand | None:
