@@ -11,7 +11,8 @@ from bench.report import Figure
 
 SAMPLES = 1_000_000
 WRITE = """
-import json, resource, sys, time
+import json, sys, time
+from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from onrecord.rollout.samples import Sample
@@ -33,7 +34,9 @@ start = time.perf_counter()
 with open(file, "wb") as out:
     for piece in pieces(samples(count), ".parquet"):
         out.write(piece)
-seconds, peak = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+seconds = time.perf_counter() - start
+# Not ru_maxrss: that begins with the size of the process that started this one.
+peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 read = pq.ParquetFile(file)
 last = read.read_row_group(read.num_row_groups - 1).to_pylist()[-1]
 assert read.metadata.num_rows == count and last["session"] == f"session-{count - 1}", last
