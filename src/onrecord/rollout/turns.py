@@ -144,7 +144,7 @@ def integers(values: Sequence[int], what: str) -> array[int]:
             ids = array("i", values)
         except (TypeError, OverflowError):
             raise InvalidInput(f"{what} must be integers from 0 to 2,147,483,647") from None
-    least = min(values if isinstance(values, list) else ids, default=0)  # an array makes its integers anew
+    least = min(values if isinstance(values, list) else ids, default=0)  # reading an array makes each integer again
     if least < 0:
         raise InvalidInput(f"{what} must not be negative, but one is {least}")
     return ids
