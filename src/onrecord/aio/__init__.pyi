@@ -493,7 +493,7 @@ class AsyncLogVerbs(Awaited):
     async def disconnect(self) -> None:
         """Close the files and connections of the store; for a process that used this one session."""
 
-    async def draft(self, kind: str, data: Json, *, id: str | None = ..., because: int | None = ...) -> Draft:
+    async def draft(self, kind: str, data: Json, *, id: str | None = ..., because: int | None = ..., encode: Callable[[Json], bytes] = ...) -> Draft:
         """Seal an event of this handle's agent and run, to append together with others."""
 
     async def erase(self, reason: str, *, positions: Collection[int] | None = ...) -> Event:

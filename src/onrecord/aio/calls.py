@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from onrecord import machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+    from contextvars import Context
 
     from onrecord.views.values import Json
 
@@ -48,8 +50,55 @@ def outcome_of(cancelled: asyncio.CancelledError) -> Outcome | None:
     return carried if isinstance(carried, Outcome) else None
 
 
-class Settling(asyncio.Future[Outcome]):
-    """The outcome of a call on a thread; a task that is cancelled meanwhile learns of it when the outcome is there."""
+class Settling:
+    """The outcome of a call on a thread, awaited by one task; a cancellation meanwhile comes with the outcome.
+
+    A task awaits everything that has these methods. A future of asyncio would take the loop two rounds: one to set the
+    result, one to wake the task. Here the thread asks the loop to wake the task.
+    """
+
+    __slots__ = ("_asyncio_future_blocking", "_loop", "_meeting", "_outcome", "_wake")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._asyncio_future_blocking = False
+        self._loop = loop
+        self._meeting = Lock()
+        """Taken by the first of two who meet here, the thread with its outcome and the task: the second is too late for
+        it, and wakes the task."""
+        self._outcome: Outcome | None = None
+        self._wake: tuple[Callable[[Settling], object], Context | None] | None = None
+
+    def settle(self, outcome: Outcome) -> None:
+        """Give the outcome, from any thread; `RuntimeError` if the loop is closed and a task waits in it."""
+        self._outcome = outcome
+        if not self._meeting.acquire(blocking=False):
+            assert self._wake is not None  # noqa: S101  # the task has left it before it took the lock
+            wake, context = self._wake
+            self._loop.call_soon_threadsafe(wake, self, context=context)
+
+    def __await__(self) -> Generator[Settling, None, Outcome]:
+        self._asyncio_future_blocking = True
+        yield self
+        return self.result()
+
+    def add_done_callback(self, wake: Callable[[Settling], object], *, context: Context | None = None) -> None:
+        """Wake the task that awaits this, with the outcome."""
+        self._wake = wake, context
+        if not self._meeting.acquire(blocking=False):
+            self._loop.call_soon(wake, self, context=context)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the task."""
+        return self._loop
+
+    def done(self) -> bool:
+        """Whether the outcome is there."""
+        return self._outcome is not None
+
+    def result(self) -> Outcome:
+        """The outcome."""
+        assert self._outcome is not None  # noqa: S101  # the task is woken when it is there
+        return self._outcome
 
     def cancel(self, msg: object = None) -> bool:
         """Refuse: the call has begun. The task then raises the cancellation at its next step."""
@@ -64,9 +113,9 @@ def made(call: Callable[[], Any]) -> Outcome:
         return Outcome(None, problem)
 
 
-def queue(loop: asyncio.AbstractEventLoop, future: Settling, call: Callable[[], Any]) -> None:
+def queue(future: Settling, call: Callable[[], Any]) -> None:
     """Make a call on the next free thread of the queue; the loop gets its outcome."""
-    _threads.submit(lambda: loop.call_soon_threadsafe(future.set_result, made(call)))
+    _threads.submit(lambda: future.settle(made(call)))
 
 
 async def finished(future: asyncio.Future[R]) -> R:

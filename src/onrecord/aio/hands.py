@@ -1,9 +1,9 @@
 """Hands: the threads on which awaited calls run.
 
-    async  `settled(call)` ──> an idle hand ──> call() ──> the loop gets the result ──> then()
+    async  `settled(call)` ──> an idle hand ──> call() ──> the task gets the result ──> then()
 
-Every awaited verb takes this way, so it has to be short: a future, a lock and a wake-up of the loop, in half the time
-of an executor. The hand that was used last is used first: the processor's caches still have what it needs. More calls
+Every awaited verb takes this way, so it has to be short: two locks and a wake-up of the loop, in half the time of an
+executor. The hand that was used last is used first: the processor's caches still have what it needs. More calls
 than there are hands wait in the queue of an executor.
 
 A call that is cancelled still finishes: the cancellation is delivered after the outcome is known, and carries it, so
@@ -45,14 +45,12 @@ class Hand:
     def __init__(self) -> None:
         self._given = Lock()
         self._given.acquire()
-        self._job: tuple[asyncio.AbstractEventLoop, Settling, Callable[[], Any], Then] | None = None
+        self._job: tuple[Settling, Callable[[], Any], Then] | None = None
         Thread(target=self._work, name="onrecord-hand", daemon=True).start()
 
-    def give(
-        self, loop: asyncio.AbstractEventLoop, future: Settling, call: Callable[[], Any], then: Then = None
-    ) -> None:
-        """Make this call; the loop gets its outcome. `then` follows when the loop has had time for it."""
-        self._job = (loop, future, call, then)
+    def give(self, future: Settling, call: Callable[[], Any], then: Then = None) -> None:
+        """Make this call; who awaits it gets its outcome. `then` follows when there was time for that."""
+        self._job = (future, call, then)
         self._given.release()
 
     def _work(self) -> None:
@@ -64,14 +62,14 @@ class Hand:
         # In a method of its own: a waiting thread must not keep the last call and its result alive.
         job, self._job = self._job, None
         assert job is not None  # noqa: S101  # the lock is released after it was set
-        loop, future, call, then = job
+        future, call, then = job
         outcome = made(call)
         if then is not None and len(_all) - len(_idle) > FEW:
             then = None  # the next step does it: to sleep first and wake up among so many would cost more than it does
         if then is None:
             _idle.append(self)
         with suppress(RuntimeError):  # the loop was closed: no one waits any more
-            loop.call_soon_threadsafe(future.set_result, outcome)
+            future.settle(outcome)
         # A result must not live as long as what comes after. An error refers to this frame: that would be a cycle.
         del outcome, future, job, call
         if then is not None:
@@ -99,13 +97,12 @@ async def settled(call: Callable[[], R], then: Then = None) -> R:
     A cancellation in the meantime is delivered afterwards, with the outcome. `then` is called afterwards, unless there
     is too much else to do, and no one hears of its errors.
     """
-    loop = asyncio.get_running_loop()
-    future = Settling(loop=loop)
+    future = Settling(asyncio.get_running_loop())
     hand = _free_hand()
     if hand is None:
-        queue(loop, future, call)
+        queue(future, call)
     else:
-        hand.give(loop, future, call, then)
+        hand.give(future, call, then)
     try:
         result, error = await future
         if error is not None:

@@ -32,7 +32,6 @@ from onrecord.frameworks.conversation import (
     REFUSE,
     Conversation,
     Effect,
-    as_line,
     check_policy,
     check_store,
     check_type,
@@ -45,6 +44,7 @@ from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.writing import as_line
 from onrecord.log.names import link_id
 
 with required("agent-framework", "agent_framework", "1.23"):
@@ -199,7 +199,7 @@ class OnrecordHistoryProvider(HistoryProvider):  # type: ignore[misc]  # agent-f
             if run and run.inputs and not run.early and run.kept.name == kept.name and self.store_inputs:
                 records = [one.to_dict() for one in run.inputs]
                 keys = new_keys(len(records))
-                kept.write(lambda: [kept.session.log.draft("payload.kept", _payload(kept, records, keys))])
+                kept.write(lambda: [kept.draft("payload.kept", _payload(kept, records, keys))])
                 run.early, run.seen = keys, max(kept.changed_at, 1)
             return kept.start_effect(call, name, arguments)
 
@@ -316,7 +316,7 @@ class OnrecordCheckpointStorage:
             ]
             data = kept.kept([line, *new.values()], [id_, *new], reading, pooled=list(new))
             link = None if kept.session.id in self.store.linked(WORKFLOWS, _linked(id_)) else _link(id_)
-            return [kept.session.log.draft("payload.kept", data, id=link)]
+            return [kept.draft("payload.kept", data, id=link)]
 
         with kept.lock:
             kept.catch_up()
@@ -373,9 +373,7 @@ class OnrecordCheckpointStorage:
             return False
         with kept.lock:
             data = kept.retracted([checkpoint_id])
-            made = kept.write(
-                lambda: [kept.session.log.draft("payload.retracted", data)] if checkpoint_id in kept.entries else []
-            )
+            made = kept.write(lambda: [kept.draft("payload.retracted", data)] if checkpoint_id in kept.entries else [])
             return bool(made)
 
 
@@ -449,9 +447,8 @@ def _saved(kept: Conversation, messages: list[Any], run: _Run | None) -> list[Dr
         tail = map(parsed, lines)
         known = len(given) - len(filter_new_messages([Message.from_dict(one) for one in tail], given))
         records = records[known:]
-    log = kept.session.log
-    drafts = [log.draft("payload.retracted", kept.retracted(sorted(early)))] if early else []
-    return drafts + ([log.draft("payload.kept", _payload(kept, records, new_keys(len(records))))] if records else [])
+    drafts = [kept.draft("payload.retracted", kept.retracted(sorted(early)))] if early else []
+    return drafts + ([kept.draft("payload.kept", _payload(kept, records, new_keys(len(records))))] if records else [])
 
 
 def _gist(record: dict[str, Any]) -> Any:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from onrecord.errors import DamagedLog, InvalidInput
-from onrecord.frameworks.conversation import as_line
 from onrecord.frameworks.requiring import required
+from onrecord.frameworks.writing import as_line
 
 with required("agent-framework", "agent_framework", "1.23"):
     from agent_framework import (

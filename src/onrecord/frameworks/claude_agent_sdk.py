@@ -26,7 +26,6 @@ from onrecord.frameworks.conversation import (
     FORK,
     QUEUE,
     Conversation,
-    as_line,
     check_policy,
     check_store,
     check_type,
@@ -41,6 +40,7 @@ from onrecord.frameworks.listing import listed, replay
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import theirs
+from onrecord.frameworks.writing import as_line
 from onrecord.log.items import make_item, to_items, without_verbatim
 from onrecord.log.names import NAME_LIMIT
 from onrecord.log.readings import REFERENCE, joined, reference
@@ -249,7 +249,7 @@ class OnrecordSessionStore:
             more: dict[str, Any] = {"subpath": subpath} if subpath else {"summary": _summed(kept.summary, key, new)}
             first = {} if kept.lines else {"key": {name: str(one) for name, one in key.items()}}
             data = kept.kept(lines, keys, rows, **more, **first)
-            return [kept.session.log.draft("payload.kept", data)]
+            return [kept.draft("payload.kept", data)]
 
         with kept.lock:
             try:
@@ -294,7 +294,7 @@ class OnrecordSessionStore:
             if not kept.catch_up() or ((subpath or "") not in kept.lines and not (not subpath and kept.lines)):
                 return
             data = kept.retracted(**({"subpath": subpath} if subpath else {"all": True}))
-            kept.write(lambda: [kept.session.log.draft("payload.retracted", data)])
+            kept.write(lambda: [kept.draft("payload.retracted", data)])
 
     def _subkeys(self, key: Any) -> list[str]:
         kept, _subpath = self._of(key)

@@ -16,14 +16,13 @@ import os
 import time
 from contextlib import suppress
 from hashlib import sha256
-from json.encoder import encode_basestring, encode_basestring_ascii
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from onrecord import machine
 from onrecord.errors import InvalidInput, LeaseHeld, LogMoved, NameTaken, SessionNotFound, StoreBusy
 from onrecord.frameworks.parsing import VENDOR, parser_of
-from onrecord.log.codec import encoder_of
+from onrecord.frameworks.writing import payload_of
 from onrecord.log.events import tuple_new
 from onrecord.log.names import check_name
 from onrecord.log.readings import BEGINS, condense, is_unicode, short_row
@@ -48,8 +47,6 @@ FORKS_LIMIT = 1_000
 _SLUG = 40
 _DIGEST = 16
 _KINDS = (*TURN_KINDS, "effect.started", "effect.finished")
-_ascii_pieces = encoder_of(encode_basestring_ascii, json.JSONEncoder().default)
-_unicode_pieces = encoder_of(encode_basestring, json.JSONEncoder().default)
 _OUTCOME_UNKNOWN = "started, outcome unknown: the process ended before {name} answered; check before you repeat it"
 
 
@@ -330,6 +327,10 @@ class Conversation:
                 return events
         raise StoreBusy(f"other writers kept session {self.name!r} busy", name=self.name)
 
+    def draft(self, kind: str, data: dict[str, Any], *, id: str | None = None) -> Draft:
+        """Seal an event of this conversation."""
+        return self.session.log.draft(kind, data, id=id, encode=payload_of)
+
     def kept(
         self, lines: Sequence[str], keys: Sequence[str], reading: Sequence[dict[str, Any] | list[Any]], **more: Any
     ) -> dict[str, Any]:
@@ -363,7 +364,7 @@ class Conversation:
             number = known.number + 1 if known else 1
             session = self.open()
             data = {"key": key, "name": name, "arguments": arguments}
-            draft = session.log.draft("effect.started", data, id=effect_id(key, "started", number))
+            draft = self.draft("effect.started", data, id=effect_id(key, "started", number))
             event = session.log.append(draft, fenced=session.lease is not None)[0]
             self.catch_up()
             # Another process may have started it first: then the event on record is not ours.
@@ -378,7 +379,7 @@ class Conversation:
             known = self.effects.get(_call_of(key, self.framework))
             id_ = effect_id(key, "finished", known.number if known else 1)
             session = self.open()
-            session.log.append(session.log.draft("effect.finished", data, id=id_))
+            session.log.append(self.draft("effect.finished", data, id=id_))
             self.catch_up()
 
 
@@ -407,27 +408,6 @@ def said_of(effect: Effect) -> str:
         result = effect.outcome.get("result")
         return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
     return f"failed: {effect.outcome.get('error')}"
-
-
-def as_line(record: Any) -> str:
-    """An entry as JSON text, in the order of its keys; lone surrogates stay escaped."""
-    try:
-        text = "".join(_ascii_pieces(record, 0))
-        # Most texts are plain ASCII: both encoders write the same, and this one takes half the time.
-        return text if "\\u" not in text else _unescaped(record, text)
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise InvalidInput(
-            f"the entry cannot be recorded as JSON: {problem}", hint="use strings, numbers, lists and dicts"
-        ) from None
-
-
-def _unescaped(record: Any, escaped: str) -> str:
-    text = "".join(_unicode_pieces(record, 0))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return escaped
-    return text
 
 
 def row(line: int, key: str, record: Any, items: list[Item], *, lane: str = "") -> dict[str, Any] | list[Any]:
@@ -472,5 +452,5 @@ def _all_unicode(values: Iterable[Any]) -> bool:
 
 def new_keys(count: int) -> list[str]:
     """Keys for entries, unique in their conversation."""
-    prefix = machine.entropy(6).hex()
+    prefix = machine.portion()[:6].hex()
     return [f"{prefix}.{number}" for number in range(count)]

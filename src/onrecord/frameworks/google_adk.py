@@ -29,7 +29,6 @@ from onrecord.frameworks.conversation import (
     REFUSE,
     Conversation,
     Entry,
-    as_line,
     row,
     said_of,
     session_name,
@@ -39,6 +38,7 @@ from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, opened_with, replay
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.writing import as_line
 from onrecord.log.names import NAME_LIMIT
 
 with required("google-adk", "google", "2.13"):
@@ -231,7 +231,7 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
             if kept.is_there:
                 raise NameTaken(f"Session with id {id_} already exists.", hint="use another id, or get_session")
             data = {"vendor": FRAMEWORK, "at": time.time(), "state": own} | shares(app, user)
-            return [kept.session.log.draft("payload.kept", data)]
+            return [kept.draft("payload.kept", data)]
 
         kept.write(make)
         self._share(kept, app_name, user_id)
@@ -251,8 +251,7 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         ):
             if delta:
                 session = where.open()
-                draft = session.log.draft("payload.kept", {"vendor": FRAMEWORK, "state": delta}, id=f"adk/{id_}")
-                session.log.append(draft)
+                session.log.append(where.draft("payload.kept", {"vendor": FRAMEWORK, "state": delta}, id=f"adk/{id_}"))
         kept.unshared = None
 
     def _get(self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None) -> AdkSession | None:
@@ -321,7 +320,7 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         said = neutral(event)
         data = kept.kept([as_line(record)], [event.id], [row(0, event.id, record, said)] if said else [])
         data |= {"at": event.timestamp} | ({"state": own} if own else {}) | shares(app, user)
-        return [kept.session.log.draft("payload.kept", data)]
+        return [kept.draft("payload.kept", data)]
 
     def _fork(self, kept: Kept, app_name: str, user_id: str, read: int) -> Kept:
         """The session as it was read, under an id of its own."""
@@ -366,14 +365,15 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         """Record the state that sessions of an app or a user share; once."""
         if not state:
             return
-        session = self._shared(app_name, user_id).open()
+        shared = self._shared(app_name, user_id)
+        session = shared.open()
         id_ = f"adk/import/{sha256(json.dumps([app_name, user_id, state]).encode()).hexdigest()}"
-        session.log.append(session.log.draft("payload.kept", {"vendor": FRAMEWORK, "state": state}, id=id_))
+        session.log.append(shared.draft("payload.kept", {"vendor": FRAMEWORK, "state": state}, id=id_))
 
     def import_session(self, kept: Kept, state: dict[str, Any]) -> None:
         """Record that there is a session, unless it is on record."""
         data = {"vendor": FRAMEWORK, "at": time.time(), "state": state}
-        kept.write(lambda: [] if kept.is_there else [kept.session.log.draft("payload.kept", data)])
+        kept.write(lambda: [] if kept.is_there else [kept.draft("payload.kept", data)])
 
     def import_event(self, kept: Kept, line: str) -> bool:
         """Record an event as another store kept it; False if it is on record."""
@@ -404,7 +404,7 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         kept = self.kept(app_name, user_id, session_id)
         with kept.lock:
             if kept.catch_up() and kept.is_there:
-                kept.write(lambda: [kept.session.log.draft("payload.retracted", kept.retracted(all=True))])
+                kept.write(lambda: [kept.draft("payload.retracted", kept.retracted(all=True))])
 
 
 class OnrecordPlugin(BasePlugin):  # type: ignore[misc]  # as above

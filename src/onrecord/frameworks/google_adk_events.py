@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
-from onrecord.frameworks.conversation import as_line
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
+from onrecord.frameworks.writing import as_line
 from onrecord.log.items import make_item
 
 with required("google-adk", "google", "2.13"):

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from onrecord.errors import Conflict, InvalidInput, OnrecordError
-from onrecord.frameworks.conversation import Conversation, as_line, row, session_name
+from onrecord.frameworks.conversation import Conversation, row, session_name
 from onrecord.frameworks.openai_items import FRAMEWORK, neutral
+from onrecord.frameworks.writing import as_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -227,7 +228,7 @@ def _openai_agents(store: SessionStore, database: sqlite3.Connection, tick: Call
                 if (said := neutral(item))
             ]
             data = kept.kept([as_line(item) for item in new.values()], [*new], rows)
-            return [kept.session.log.draft("payload.kept", data)] if new else []
+            return [kept.draft("payload.kept", data)] if new else []
 
         if new:
             kept.write(make)

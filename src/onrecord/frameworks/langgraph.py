@@ -279,7 +279,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             self._refuse_overtaken(thread, conf, key[0], parent)
             run = about.get("run_id")
             link = None if not isinstance(run, str) or run in thread.runs else run_link(run)
-            return thread.session.log.draft("payload.kept", pooling.payload(**data), id=link)
+            return thread.draft("payload.kept", pooling.payload(**data), id=link)
 
         put = Put(key, parent, checkpoint, about, versions or {})
         try:
@@ -400,9 +400,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
                 return
             if self.store.named(name) is not None:
                 raise Conflict(f"thread {target_id!r} already exists", hint="copy to a new thread id")
-            source.write(
-                lambda: [source.session.log.draft("payload.kept", {"vendor": FRAMEWORK, "copied_to": str(target_id)})]
-            )
+            source.write(lambda: [source.draft("payload.kept", {"vendor": FRAMEWORK, "copied_to": str(target_id)})])
             forked = source.session.fork(name, agent=source.agent)
             forked.log.record("payload.kept", {"vendor": FRAMEWORK, "thread": str(target_id)})
 
@@ -491,4 +489,4 @@ def _config(thread_id: str, ns: str, id_: str | None, run: str | None = None) ->
 
 
 def _drafts(thread: Thread, kind: str, data: dict[str, Any]) -> Sequence[Draft]:
-    return [thread.session.log.draft(kind, data)]
+    return [thread.draft(kind, data)]

@@ -13,8 +13,8 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onrecord.frameworks.conversation import as_line
 from onrecord.frameworks.langgraph_values import POOLED, TAG, VALUE
+from onrecord.frameworks.writing import as_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

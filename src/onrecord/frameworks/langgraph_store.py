@@ -154,7 +154,7 @@ class OnrecordStore(BaseStore):
     def _write(self, payloads: list[dict[str, Any]]) -> None:
         if payloads:
             session = self._memory.open()
-            session.log.append(*(session.log.draft(KIND, one) for one in payloads))
+            session.log.append(*(self._memory.draft(KIND, one) for one in payloads))
             self._memory.catch_up()
 
     def _written(self, place: Place, op: PutOp) -> dict[str, Any] | None:

@@ -289,7 +289,7 @@ class Riding:
             if not data:
                 return []
             data = pooled_writes(pooling, data)
-            return [thread.session.log.draft("payload.kept", pooling.payload(writes=data))]
+            return [thread.draft("payload.kept", pooling.payload(writes=data))]
 
         with thread.lock:
             if thread.write(make):

@@ -37,9 +37,9 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from onrecord.errors import DamagedLog, InvalidInput
-from onrecord.frameworks.conversation import as_line
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
+from onrecord.frameworks.writing import as_line
 from onrecord.log.items import make_item, make_result
 
 with required("langgraph", "langgraph langchain_core", "1.2"):

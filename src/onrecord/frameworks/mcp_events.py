@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onrecord.aio import settled
 from onrecord.errors import InvalidInput, OnrecordError
-from onrecord.frameworks.conversation import Conversation, as_line
+from onrecord.frameworks.conversation import Conversation
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import theirs
+from onrecord.frameworks.writing import as_line
 
 with required("mcp", "mcp mcp_types", "2.3"):
     from mcp.server.streamable_http import EventMessage, EventStore
@@ -63,7 +64,7 @@ class OnrecordEventStore(EventStore):
             def make() -> list[Draft]:
                 made[:] = [str(len(kept.entries) + 1)]
                 data = {"vendor": FRAMEWORK, "lines": [line], "keys": made}
-                return [kept.session.log.draft("payload.kept", data)]
+                return [kept.draft("payload.kept", data)]
 
             kept.write(make)
             return made[0]

@@ -26,7 +26,6 @@ from onrecord.frameworks.conversation import (
     Conversation,
     Effect,
     Entry,
-    as_line,
     new_keys,
     row,
     said_of,
@@ -36,6 +35,7 @@ from onrecord.frameworks.openai_items import FRAMEWORK, fresh, from_neutral, neu
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.writing import as_line
 from onrecord.log.events import tuple_new
 from onrecord.log.readings import EMBEDDED, REPEAT_LIMIT, reference
 
@@ -238,7 +238,7 @@ class OnrecordSession:
             def retract() -> list[Draft]:
                 found[:] = [list(kept.entries.values())[-1]] if kept.entries else []
                 data = kept.retracted(one.key for one in found)
-                return [kept.session.log.draft("payload.retracted", data)] if found else []
+                return [kept.draft("payload.retracted", data)] if found else []
 
             kept.write(retract)
             self._saw(wrapper, kept)
@@ -248,11 +248,7 @@ class OnrecordSession:
         kept, _seen = self._run(wrapper)
         with kept.lock:
             if kept.catch_up():
-                kept.write(
-                    lambda: (
-                        [kept.session.log.draft("payload.retracted", kept.retracted(all=True))] if kept.entries else []
-                    )
-                )
+                kept.write(lambda: [kept.draft("payload.retracted", kept.retracted(all=True))] if kept.entries else [])
                 self._saw(wrapper, kept)
 
     def _snapshot(self, limit: int) -> _CompactionSnapshot:
@@ -274,9 +270,8 @@ class OnrecordSession:
         def replace() -> list[Draft]:
             if not keys or list(kept.entries)[-len(keys) :] != keys:
                 return []
-            log = kept.session.log
-            drafts = [log.draft("payload.retracted", kept.retracted(keys, compacted=True))]
-            return drafts + ([log.draft("payload.kept", _payload(kept, output, lines))] if lines else [])
+            drafts = [kept.draft("payload.retracted", kept.retracted(keys, compacted=True))]
+            return drafts + ([kept.draft("payload.kept", _payload(kept, output, lines))] if lines else [])
 
         with kept.lock:
             kept.catch_up()
@@ -312,7 +307,7 @@ async def _awaited(call: Callable[[], R]) -> R:
 def _added(kept: Conversation, items: list[Any], lines: list[str], seen: int) -> list[Draft]:
     again = _repeated(kept, items, lines)
     if again is not None:
-        return [kept.session.log.draft("payload.retracted", kept.retracted(again))] if again else []
+        return [kept.draft("payload.retracted", kept.retracted(again))] if again else []
     if seen and kept.changed_at > seen and kept.on_conflict != QUEUE:
         raise LogMoved(
             f"another run added to conversation {kept.id!r} at position {kept.changed_at}; "
@@ -321,9 +316,9 @@ def _added(kept: Conversation, items: list[Any], lines: list[str], seen: int) ->
             expected=seen,
             actual=kept.changed_at,
         )
-    log, twice = kept.session.log, _asked_twice(kept, items)
-    drafts = [log.draft("payload.retracted", kept.retracted(twice))] if twice else []
-    return [*drafts, log.draft("payload.kept", _payload(kept, items, lines))]
+    twice = _asked_twice(kept, items)
+    drafts = [kept.draft("payload.retracted", kept.retracted(twice))] if twice else []
+    return [*drafts, kept.draft("payload.kept", _payload(kept, items, lines))]
 
 
 def _asked_twice(kept: Conversation, items: list[Any]) -> list[str]:
@@ -387,7 +382,8 @@ def _row(number: int, key: str, item: Any, line: str) -> Any:
     """What an item says, as a row of the reading; calls and results, which are most items, without a search."""
     said = neutral(item)
     made: Item | None = None
-    if said and "\\u" not in line:  # an escape may be that of a lone surrogate, which no event can have
+    # An escape may be that of a lone surrogate, which no event can have; the search for one character is quicker.
+    if said and ("\\" not in line or "\\u" not in line):
         if item.get("type") == "function_call":
             (call,), text = said[0]["tool_calls"], item.get("arguments")
             if type(call["arguments"]) is dict and len(text) > REPEAT_LIMIT:

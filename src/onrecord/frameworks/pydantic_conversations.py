@@ -298,11 +298,10 @@ class Conversations:
         known = [by_line.get(text, "") for _parent, text in added.values()]
         if known and list(messages.values())[-1].get("run_id") and all(key in kept.entries for key in known):
             raise Repeated(known)
-        log = kept.session.log
         gone, again = _moved(kept, record.head_id, added, missing)
-        drafts = [log.draft("payload.retracted", kept.retracted(gone, vendor_id=kept.vendor_id))] if gone else []
+        drafts = [kept.draft("payload.retracted", kept.retracted(gone, vendor_id=kept.vendor_id))] if gone else []
         drafts += [
-            log.draft("payload.retracted", kept.retracted(kept.unsaved[run], run=run, vendor_id=kept.vendor_id))
+            kept.draft("payload.retracted", kept.retracted(kept.unsaved[run], run=run, vendor_id=kept.vendor_id))
             for run in sorted({message.get("run_id") for message in messages.values()} & set(kept.unsaved))
         ]
         entries = {**again, **added}
@@ -319,7 +318,7 @@ class Conversations:
         link = link_id(FRAMEWORK, _linked(kept.id)) if current is None else None
         if link and kept.session.id in self.store.linked(FRAMEWORK, _linked(kept.id)):
             link = None  # deleted and begun again
-        return [*drafts, log.draft("payload.kept", data, id=link)]
+        return [*drafts, kept.draft("payload.kept", data, id=link)]
 
     def delete(self, conversation_id: str, expected: str) -> None:
         """Retract a conversation."""
@@ -329,7 +328,7 @@ class Conversations:
             if (kept.current or {}).get("revision") != expected:
                 raise conflict(conversation_id)
             data = kept.retracted(all=True, vendor_id=kept.vendor_id)
-            return [kept.session.log.draft("payload.retracted", data)]
+            return [kept.draft("payload.retracted", data)]
 
         with kept.lock:
             if not kept.catch_up():
@@ -382,7 +381,7 @@ class Conversations:
                 if (said := reading(parsed(line)))
             ]
             data = kept.kept(lines, keys, rows, vendor_id=kept.vendor_id, run=run)
-            return [kept.session.log.draft("payload.kept", data)] if lines else []
+            return [kept.draft("payload.kept", data)] if lines else []
 
         with kept.lock:
             kept.catch_up()

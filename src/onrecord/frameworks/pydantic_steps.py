@@ -24,7 +24,6 @@ from onrecord.aio import settled
 from onrecord.errors import OnrecordError
 from onrecord.frameworks.conversation import (
     Conversation,
-    as_line,
     check_store,
     effect_key,
     read_row,
@@ -36,6 +35,7 @@ from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.pydantic_messages import reading
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.writing import as_line
 from onrecord.log.names import link_id
 from onrecord.views.effects import effect_id
 
@@ -235,11 +235,11 @@ class OnrecordStepStore:
         kept = self.conversation(known or conversation_id or run_id)
 
         def marked() -> list[Draft]:
-            drafts, log = make(kept), kept.session.log
+            drafts = make(kept)
             marks = [] if kept.here else [f"session:{kept.session.id}"]
             marks += [] if known else [_linked(run_id)]
             data = {"vendor": FRAMEWORK, "step": _HERE, "keys": [], "lines": []}
-            return [*(log.draft("payload.kept", data, id=link_id(FRAMEWORK, mark)) for mark in marks), *drafts]
+            return [*(kept.draft("payload.kept", data, id=link_id(FRAMEWORK, mark)) for mark in marks), *drafts]
 
         kept.write(marked)
 
@@ -346,14 +346,14 @@ class OnrecordStepStore:
             if known == values:
                 return []  # the same call again, for instance after a lost reply
             data = {"key": key, "name": record.tool_name, "record": values}
-            begin = kept.session.log.draft("effect.started", data, id=effect_id(key, STARTED, number))
+            begin = kept.draft("effect.started", data, id=effect_id(key, STARTED, number))
             if record.status == STARTED:
                 return [begin]
             result = {
                 "key": key, "ok": record.status == "completed", "result": record.effect_summary, "record": values,
                 "error": record.effect_summary if record.status == "failed" else None,
             }  # fmt: skip
-            end = kept.session.log.draft("effect.finished", result, id=effect_id(key, "finished", number))
+            end = kept.draft("effect.finished", result, id=effect_id(key, "finished", number))
             return [end] if known else [begin, end]
 
         self._write(record.run_id, None, make)
@@ -384,7 +384,7 @@ def _draft(
     data = kept.kept(lines, keys or [f"{step}:{run}"], rows or [], step=step, run=run, **more)
     if not kept.pool:
         data["mark_before"] = [0]
-    return kept.session.log.draft("payload.kept", data)
+    return kept.draft("payload.kept", data)
 
 
 def _names(digests: list[str]) -> list[str]:

@@ -25,7 +25,6 @@ from onrecord.frameworks.conversation import (
     FORK,
     REFUSE,
     Conversation,
-    as_line,
     check_policy,
     check_store,
     check_type,
@@ -36,6 +35,7 @@ from onrecord.frameworks.leasing import alone
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.writing import as_line
 from onrecord.log.items import make_item, make_result
 
 with required("strands", "strands", "1.62"):
@@ -263,7 +263,7 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
                 )
             if new is False and known is None:
                 raise NotFound(f"{key} does not exist in session {kept.id}", hint="create it first")
-            return [kept.session.log.draft("payload.kept", kept.kept([line], [key], _reading(key, line)))]
+            return [kept.draft("payload.kept", kept.kept([line], [key], _reading(key, line)))]
 
         with kept.lock:
             if within and not (kept.position or kept.catch_up()):

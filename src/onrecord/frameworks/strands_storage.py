@@ -27,7 +27,6 @@ from onrecord.frameworks.conversation import (
     QUEUE,
     REFUSE,
     Conversation,
-    as_line,
     check_policy,
     check_store,
     row,
@@ -37,6 +36,7 @@ from onrecord.frameworks.listing import listed, replay
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.frameworks.strands import DEFAULT_AGENT, neutral
+from onrecord.frameworks.writing import as_line
 from onrecord.log.names import link_id
 
 with required("strands", "strands", "1.62"):
@@ -219,12 +219,11 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
                 expected=seen,
                 actual=at,
             )
-        log = kept.session.log
         whole = _snapshot_of(data)
         link = None if kept.began else link_id(FRAMEWORK, kept.session.id)
         if whole is None:
             form, text = _as_text(data)
-            return [log.draft("payload.kept", kept.kept([as_line(text)], [key], [], form=form), id=link)]
+            return [kept.draft("payload.kept", kept.kept([as_line(text)], [key], [], form=form), id=link)]
         return _snapshot_drafts(kept, key, whole, link)
 
     def _delete(self, key: str) -> None:
@@ -232,7 +231,7 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
         with kept.lock:
             if kept.catch_up() and key in kept.entries:
                 data = kept.retracted([key])
-                kept.write(lambda: [kept.session.log.draft("payload.retracted", data)] if key in kept.entries else [])
+                kept.write(lambda: [kept.draft("payload.retracted", data)] if key in kept.entries else [])
 
     def _list(self, prefix: str) -> Names:
         parts = prefix.split("/")
@@ -304,10 +303,11 @@ def _snapshot_drafts(kept: Values, key: str, whole: Any, link: str | None) -> li
         [as_line(rest), *(lines[at] for at in new.values())], [key, *new], reading, form=_SNAPSHOT, keep=keep,
         add=digests[keep:],
     )  # fmt: skip
-    log = kept.session.log
-    gone = _replaced(before, digests)
-    hidden = [log.draft("payload.retracted", kept.retracted(gone, shown=True, agent=_lane(kept, lane)))] if gone else []
-    return [*hidden, log.draft("payload.kept", data, id=link)]
+    drafts = [kept.draft("payload.kept", data, id=link)]
+    if gone := _replaced(before, digests):
+        hidden = kept.retracted(gone, shown=True, agent=_lane(kept, lane))
+        drafts.insert(0, kept.draft("payload.retracted", hidden))
+    return drafts
 
 
 def _lane(kept: Values, lane: str) -> str:

@@ -118,6 +118,11 @@ def encode_plain(value: Any) -> bytes:
             "the text contains a lone surrogate, which is not valid Unicode",
             hint="decode bytes with errors='replace' first",
         ) from None
+    return within_limit(payload)
+
+
+def within_limit(payload: bytes) -> bytes:
+    """The bytes of a payload, or `TooLarge`."""
     if len(payload) > PAYLOAD_LIMIT:
         raise TooLarge(f"the payload has {len(payload):,} bytes; the limit is {PAYLOAD_LIMIT:,}")
     return payload
@@ -180,20 +185,24 @@ def commit_to(salt: bytes, payload: bytes) -> bytes:
 def seal(  # noqa: PLR0917  # on the hottest path, where names cost time
     kind: str, data: Any, id: str, at: int, by: str, run: int, salt: bytes, because: int | None = None,
     plain: bool = False,  # noqa: FBT001, FBT002  # as above
+    encode: Callable[[Any], bytes] = encode_plain,
 ) -> Draft:  # fmt: skip
     """Check an event and turn it into a draft that a store can place.
 
-    Data that is `plain` has the form that every reader will get, and no caller can change it afterwards.
+    Data that is `plain` has the form that every reader will get, and no caller can change it afterwards. `encode`
+    returns what `encode_plain` does, perhaps sooner.
     """
     if not isinstance(id, str) or not 0 < len(id) <= ID_LIMIT or not id.isprintable():
         raise InvalidInput(f"an event id has 1 to {ID_LIMIT} printable characters, not {id!r:.300}")
     if not by or len(by) > BY_LIMIT or not by.isprintable():
         raise InvalidInput(f"an actor has 1 to {BY_LIMIT} printable characters, not {by!r}")
-    return seal_own(kind, data, id, at, by, run, salt, because, plain)
+    return seal_own(kind, data, id, at, by, run, salt, because, plain, encode)
 
 
 def seal_own(  # noqa: PLR0917  # as above
-    kind: str, data: Any, id: str, at: int, by: str, run: int, salt: bytes, because: int | None, plain: bool  # noqa: FBT001  # as above
+    kind: str, data: Any, id: str, at: int, by: str, run: int, salt: bytes, because: int | None,
+    plain: bool,  # noqa: FBT001  # as above
+    encode: Callable[[Any], bytes] = encode_plain,
 ) -> Draft:  # fmt: skip
     """The same with an id that we made and an actor that was checked before."""
     known = KINDS.get(kind) if isinstance(kind, str) else None
@@ -211,7 +220,7 @@ def seal_own(  # noqa: PLR0917  # as above
         check_because(because)
     if not plain:
         data = as_read(data)  # views keep parts of it, so it must not contain the caller's own objects
-    payload = encode_plain(data)
+    payload = encode(data)
     digest = commit_to(salt, payload)
     return tuple_new(Draft, (id, kind, version, at, by, run, because, salt, payload, digest, data))
 

@@ -14,7 +14,7 @@ from _thread import RLock
 from onrecord import machine
 from onrecord.errors import EventNotFound, LeaseLost, OnrecordError, SessionErased, StoreError, TooLarge, TurnConflict
 from onrecord.lean_typing import TYPE_CHECKING, Any, Self, overload
-from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, event_of, is_simple, open_records
+from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, encode_plain, event_of, is_simple, open_records
 from onrecord.log.events import Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_work
 from onrecord.log.names import check_name
@@ -89,8 +89,6 @@ class Session(KeptViews):
 
     def __exit__(self, *_problem: object) -> None:
         self.leave()
-
-    # What it is
 
     @property
     def name(self) -> str:
@@ -210,11 +208,12 @@ class Session(KeptViews):
     # Appending
 
     def _draft(
-        self, kind: str, data: Any, *, id: str | None = None, because: int | None = None, plain: bool = False
-    ) -> Draft:
-        """Seal an event of this handle's agent and run; `plain` as in `codec.seal`."""
-        run = self._whole.head.run if self.run is None else self.run
-        return sealed(kind, data, id, int(self.clock() * 1e6), self.agent, run, because, plain)
+        self, kind: str, data: Any, *, id: str | None = None, because: int | None = None, plain: bool = False,
+        encode: Callable[[Any], bytes] = encode_plain,
+    ) -> Draft:  # fmt: skip
+        """Seal an event of this handle's agent and run; `plain` and `encode` as in `codec.seal`."""
+        run = self._newest_run() if self.run is None else self.run
+        return sealed(kind, data, id, int(self.clock() * 1e6), self.agent, run, because, plain, encode)
 
     def _append_drafts(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need this agent's lane."""
@@ -259,7 +258,7 @@ class Session(KeptViews):
     def _record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
         if because is not None:
             self._refuse_unknown(because)
-        run = self._whole.head.run if self.run is None else self.run
+        run = self._newest_run() if self.run is None else self.run
         fields = (kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
         late = is_simple(data) and self.funnel.is_clean(kind, data)
         event = self._append(SealOnRead(lambda: sealed(*fields)) if late else (sealed(*fields),), None)[0]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SNAPSHOT_EVERY = 256
 """How many events may follow a snapshot before the next one is made."""
-FOLD_LATER = 64
+FOLD_LATER = 16
 """How many of its own events a handle may keep unfolded until the next read."""
 FOLD_LATER_BYTES = 32 * 1024
 """The most bytes of one append that may stay unfolded."""
@@ -51,6 +51,12 @@ class KeptViews:
     def _whole(self) -> Whole:
         """All views, folded on first use: a damaged log can be verified even if it cannot be folded."""
         return self._caught_up() if self._views is None or self._fresh else self._views
+
+    def _newest_run(self) -> int:
+        """The newest run of the session, as far as this handle has read. It folds nothing: every draft asks."""
+        with self._lock:
+            known = self._views.head.run if self._views is not None else self._whole.head.run
+            return max([known, *[event.run for event in self._fresh]])
 
     def refresh(self) -> Self:
         """Fold in what others appended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onrecord.errors import EventNotFound, InvalidInput
 from onrecord.lean_typing import TYPE_CHECKING
-from onrecord.log.codec import open_record, open_records, parse_record
+from onrecord.log.codec import encode_plain, open_record, open_records, parse_record
 from onrecord.log.events import RESERVED_KINDS
 from onrecord.session.chapter import Chapter
 
@@ -130,9 +130,20 @@ class LogVerbs(Chapter):
             )
         return self._session._record(kind, data, id=id, because=because)
 
-    def draft(self, kind: str, data: Json, *, id: str | None = None, because: int | None = None) -> Draft:
-        """Seal an event of this handle's agent and run, to append together with others."""
-        return self._session._draft(kind, data, id=id, because=because)
+    def draft(
+        self,
+        kind: str,
+        data: Json,
+        *,
+        id: str | None = None,
+        because: int | None = None,
+        encode: Callable[[Json], bytes] = encode_plain,
+    ) -> Draft:
+        """Seal an event of this handle's agent and run, to append together with others.
+
+        `encode` makes the bytes of the payload: those that `codec.encode_plain` makes, perhaps in less time.
+        """
+        return self._session._draft(kind, data, id=id, because=because, encode=encode)
 
     def append(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need the lease on this agent's lane."""

@@ -6,13 +6,14 @@ The store makes the same checks as for any other append. What depends on views i
 from __future__ import annotations
 
 from onrecord import machine
-from onrecord.log.codec import seal, seal_own
+from onrecord.log.codec import encode_plain, seal, seal_own
 from onrecord.log.head import LIVE
 from onrecord.log.names import ID_LIMIT, make_event_id
 from onrecord.session.funnel import funnel_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from onrecord.log.events import Draft
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 def sealed(  # noqa: PLR0917  # on the hottest path, where names cost time
     kind: str, data: Any, id: str | None, at: int, by: str, run: int, because: int | None,
     plain: bool = False,  # noqa: FBT001, FBT002  # as above
+    encode: Callable[[Any], bytes] = encode_plain,
 ) -> Draft:  # fmt: skip
     """Seal an event with an id and a salt of its own. Another thread may call it: it takes no lock and never waits."""
     entropy = machine.portion()
     if id is not None:
-        return seal(kind, data, id, at, by, run, entropy[:16], because, plain)
-    return seal_own(kind, data, make_event_id(at // 1000, entropy[16:]), at, by, run, entropy[:16], because, plain)
+        return seal(kind, data, id, at, by, run, entropy[:16], because, plain, encode)
+    id = make_event_id(at // 1000, entropy[16:])
+    return seal_own(kind, data, id, at, by, run, entropy[:16], because, plain, encode)
 
 
 def tool_used(agent: str, tool: str, act: str, call: str, about: dict[str, Json]) -> tuple[dict[str, Json], str | None]:
