@@ -54,7 +54,7 @@ def test_a_damaged_payload_is_an_error_and_never_another_text(tmp_path, size):
         database.execute("UPDATE blobs SET body = substr(body, 1, 40)")
     database.close()
     with onrecord.connect(str(path), project="p") as store:
-        with pytest.raises(AgentsException, match="cannot be read"):
+        with pytest.raises(AgentsException, match="is damaged"):
             run(OnrecordSession("s", store).get_items())
         assert not store.get("s").verify().ok
 

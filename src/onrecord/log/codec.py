@@ -49,6 +49,9 @@ AT_LIMIT = 253_402_300_799_999_999
 """The last moment an event may have, in microseconds since 1970: the end of the year 9999."""
 NUMBER_LIMIT = 2**53 - 1
 """The largest version, run and position: every store and every JSON reader keeps it exactly."""
+COMPARED_BELOW = 2_048
+"""Payloads of fewer bytes are compared with their commitment whenever they are opened. Longer ones are kept compressed,
+with a checksum: to hash them too would take a sixth of the time of reading a log."""
 NESTING_LIMIT = 100
 """How deep lists and objects may be nested, so that a payload can be read at any depth of the call stack."""
 SALT_BYTES = 16
@@ -337,27 +340,35 @@ def decode_payload(text: str) -> Any:
 
 def open_record(record: Record) -> Event:
     """Decode a kept event; an erased payload reads as None."""
-    data = None
-    if record.payload is not None:
-        try:
-            data = decode_payload(record.payload.decode())
-        except ValueError:
-            raise unreadable(record.position) from None
-    return _event(record, data)
+    return parse_record(record, _decoded)
+
+
+def _decoded(payload: bytes) -> Any:
+    return decode_payload(payload.decode())
 
 
 def parse_record(record: Record, parse: Callable[[bytes], Any]) -> Event:
     """The same by another parser, which returns what `json.loads` does, or the part that its caller needs."""
+    payload = record.payload
+    if payload is None:
+        return _event(record, None)
+    if is_damaged(payload, record.salt, record.payload_hash):
+        raise unreadable(record.position)
     try:
-        data = None if record.payload is None else parse(record.payload)
+        data = parse(payload)
     except ValueError:
         raise unreadable(record.position) from None
     return _event(record, data)
 
 
+def is_damaged(payload: bytes, salt: bytes | None, payload_hash: bytes) -> bool:
+    """Whether a short payload is not the one that was committed to."""
+    return len(payload) < COMPARED_BELOW and commit_to(salt or b"", payload) != payload_hash
+
+
 def unreadable(position: int) -> DamagedLog:
     """What to say about a payload that cannot be decoded."""
-    return DamagedLog(f"the payload at position {position} cannot be read")
+    return DamagedLog(f"the payload at position {position} is damaged")
 
 
 def open_header(record: Record) -> Event:

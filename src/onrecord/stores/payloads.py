@@ -1,4 +1,8 @@
-"""How payloads are kept: short ones as they are, others compressed, large ones out of line and each content once."""
+"""How payloads are kept: short ones as they are, others compressed, large ones out of line and each content once.
+
+What is compressed has a checksum, so that damage is an error to every reader; what is not is short, and is compared
+with its commitment whenever it is opened (`log/codec.py`). `verify` compares everything with the hash chain.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +144,7 @@ def _unpack_or_keep(decompressor: ZstdDecompressor, frame: bytes) -> bytes:
 
 def compress_large(content: bytes) -> bytes:
     """One zstd frame of content that is large or seldom written."""
-    compressed: bytes = zstd().ZstdCompressor(level=LARGE_LEVEL).compress(content)
+    compressed: bytes = zstd().ZstdCompressor(level=LARGE_LEVEL, write_checksum=True).compress(content)
     return compressed
 
 
@@ -157,6 +161,7 @@ def _new_compressor() -> ZstdCompressor:
         hash_log=HASH_BITS,
         min_match=SHORTEST_MATCH,
         write_content_size=True,
+        write_checksum=True,
     )
     made: ZstdCompressor = library.ZstdCompressor(compression_params=parameters)
     return made
@@ -167,7 +172,7 @@ def _thorough_compressor() -> ZstdCompressor:
     library = zstd()
     parameters = library.ZstdCompressionParameters(
         strategy=library.STRATEGY_BTOPT, window_log=WINDOW_BITS, hash_log=14, chain_log=14, search_log=5, min_match=3,
-        target_length=48, write_content_size=True,
+        target_length=48, write_content_size=True, write_checksum=True,
     )  # fmt: skip
     made: ZstdCompressor = library.ZstdCompressor(compression_params=parameters)
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onrecord.log.codec import UPCASTERS, lifted, parse_record, unreadable
+from onrecord.log.codec import UPCASTERS, is_damaged, lifted, parse_record, unreadable
 from onrecord.log.events import Event, tuple_new
 from onrecord.stores.payloads import OUT_OF_LINE
 from onrecord.stores.sqlite.readers import as_json
@@ -46,9 +46,11 @@ def scan(
 def _events_of(session: str, rows: list[Row], payloads: Payloads, parse: Callable[[bytes], Any]) -> Iterator[Event]:
     decompressor = payloads.borrow()  # of this generator alone, also while its caller does something else
     decompress = decompressor.decompress
-    for key, id_, kind, v, at, by, run, because, encoding, payload in rows:
+    for key, id_, kind, v, at, by, run, because, encoding, payload, salt, payload_hash in rows:
         data = None
         if payload is not None:
+            if not encoding and is_damaged(payload, salt, payload_hash):
+                raise unreadable(key & POSITION_MASK)
             try:
                 data = parse(decompress(payload) if encoding else payload)
             except Exception as problem:  # zstd's error class is not worth its import

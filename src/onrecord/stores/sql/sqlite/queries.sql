@@ -138,9 +138,10 @@ SELECT key, id, kind, v, at, by, run, because, salt, payload_hash, hash, encodin
         WHEN encoding = 2 THEN (SELECT body FROM blobs WHERE blobs.key = payload) ELSE payload END
 FROM events WHERE key > ?1 AND key <= ?2 AND (?4 IS NULL OR kind IN (SELECT value FROM json_each(?4))) ORDER BY key DESC LIMIT ?3
 
--- scanned_events: the same as `chosen_events`, of some kinds, without salts and hashes
+-- scanned_events: the same as `chosen_events`, of some kinds, without hashes of the chain; what a short payload is compared with
 SELECT key, id, kind, v, at, by, run, because, encoding,
-    CASE encoding WHEN 2 THEN (SELECT body FROM blobs WHERE blobs.key = payload) ELSE payload END
+    CASE encoding WHEN 2 THEN (SELECT body FROM blobs WHERE blobs.key = payload) ELSE payload END,
+    CASE encoding WHEN 0 THEN salt END, CASE encoding WHEN 0 THEN payload_hash END
 FROM events WHERE key > ?1 AND key <= ?2 AND (?4 IS NULL OR kind IN (SELECT value FROM json_each(?4))) ORDER BY key LIMIT ?3
 
 -- event_by_id: one event of a session's own
