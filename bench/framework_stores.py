@@ -108,6 +108,38 @@ async def openai_theirs(place: Path) -> Pair:
     return write, read
 
 
+def run_on(session: Any, make: Callable[[], Any]) -> Pair:
+    """What a run of openai-agents does with its session: read it, save the prompt, save what the model said."""
+
+    async def write(items: list[Any]) -> None:
+        await session.get_items()
+        await session.add_items(items[:1])
+        await session.add_items(items[1:])
+
+    async def read() -> int:
+        return len(await make().get_items())
+
+    return write, read
+
+
+async def run_ours(place: Path) -> Pair:
+    from onrecord.frameworks.openai_agents import OnrecordSession
+
+    def make() -> Any:
+        return OnrecordSession("s", connected(place))
+
+    return run_on(make(), make)
+
+
+async def run_theirs(place: Path) -> Pair:
+    from agents import SQLiteSession
+
+    def make() -> Any:
+        return SQLiteSession("s", place / "x.db")
+
+    return run_on(make(), make)
+
+
 def answering(saver: Any, given: list[Any]) -> Any:
     """A graph that answers with what it is given: one model step."""
     from langgraph.graph import START, MessagesState, StateGraph
@@ -423,12 +455,15 @@ class Measured(NamedTuple):
     """The JSON that it makes of a turn then."""
     most: int = 1_000
     """How many turns are written one by one at the most."""
+    aims: str = "calls and turns"
+    """What has a target here: single calls, or whole turns as the framework makes them."""
     at_once: Callable[[Path, list[Turn]], None] | None = None
     """Puts many turns into its own store, where one by one would take too long: all but the last ones of a resume."""
 
 
 MEASURED = {
-    "openai-agents": Measured(openai_ours, openai_theirs, "agents", "core", responses_items, 1),
+    "openai-agents": Measured(openai_ours, openai_theirs, "agents", "core", responses_items, 1, aims="calls"),
+    "openai-agents-run": Measured(run_ours, run_theirs, "agents", "core", responses_items, 2, aims="turns"),
     "langgraph": Measured(
         langgraph_ours, langgraph_theirs, "langgraph.checkpoint.sqlite", "core", as_it_is, 5,
         decoding=langgraph_decoding, most=400, at_once=langgraph_at_once,
