@@ -119,7 +119,7 @@ _DEFAULTS: dict[type, dict[str, Any]] = {
     for of in _MESSAGE_TAGS
 }
 _MADE = {
-    tag: (of, usual, [(name, one) for name, one in usual.items() if type(one) in _NESTED])
+    tag: (of, usual, [(name, one.copy) for name, one in usual.items() if type(one) in _NESTED])
     for tag, of in MESSAGES.items()
     for usual in (_DEFAULTS[of],)
 }
@@ -322,23 +322,19 @@ class Values:
         """The message with this body."""
         said: dict[str, Any] = parsed(body)
         # The search for one character is much quicker, and mostly decides.
-        return self._made(self.decode(said, _EMPTY) if TAG in body and _TAGGED in body else said, id_)
-
-    def _made(self, said: dict[str, Any], id_: str | None) -> BaseMessage:
+        if TAG in body and _TAGGED in body:
+            said = self.decode(said, _EMPTY)
         of, usual, own = _MADE[said.pop("message")]
         said["id"] = id_
         # It was checked when it was made. Pydantic's own way without checks takes five times as long.
         made: BaseMessage = object.__new__(of)
-        whole = {**usual, **said}
-        for name, one in own:
+        whole = usual | said
+        for name, make in own:
             if name not in said:
-                whole[name] = one.copy()
-        extra: dict[str, Any] = {}
-        if len(whole) > len(usual):
-            extra = {name: whole.pop(name) for name in said if name not in usual}
+                whole[name] = make()
         _set_dict(made, whole)
         _set_fields(made, set(said))
-        _set_extra(made, extra)
+        _set_extra(made, {name: whole.pop(name) for name in said if name not in usual} if len(whole) > len(usual) else {})
         _set_private(made, None)
         return made
 
