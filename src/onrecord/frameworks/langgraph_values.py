@@ -332,9 +332,12 @@ class Values:
         for name, make in own:
             if name not in said:
                 whole[name] = make()
+        extra: dict[str, Any] = {}
+        if len(whole) > len(usual):
+            extra = {name: whole.pop(name) for name in said if name not in usual}
         _set_dict(made, whole)
         _set_fields(made, set(said))
-        _set_extra(made, {name: whole.pop(name) for name in said if name not in usual} if len(whole) > len(usual) else {})
+        _set_extra(made, extra)
         _set_private(made, None)
         return made
 
