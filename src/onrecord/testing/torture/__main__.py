@@ -23,7 +23,8 @@ def main(words: list[str]) -> int:
         began = time.monotonic()
         (outcome,) = kind.run([attack])
         outcomes.append(outcome)
-        said = f"{attack} ({time.monotonic() - began:.1f} s) {outcome.said}"
+        found = f" (its check on demand finds {outcome.check})" if outcome.check else ""
+        said = f"{attack} ({time.monotonic() - began:.1f} s) {outcome.said}{found}"
         sys.stderr.write(f"{'ok  ' if outcome.passed else 'LOST'} {said}\n")
     sys.stdout.write(json.dumps({"store": name, "outcomes": [outcome._asdict() for outcome in outcomes]}) + "\n")
     return 0 if all(outcome.passed for outcome in outcomes) else 1

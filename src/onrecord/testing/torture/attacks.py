@@ -38,6 +38,8 @@ class Outcome(NamedTuple):
     attack: str
     passed: bool
     said: str
+    check: str = ""
+    """How much of the damage the store's own check finds when it is asked; empty if it has none, or is not asked."""
 
 
 class Lost(AssertionError):
@@ -65,6 +67,7 @@ class SessionStoreTorture:
         self.place = Path(tempfile.mkdtemp(prefix="torture-"))
         self.directory = self.place / "store"
         self.directory.mkdir()
+        self._check = ""
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["onrecord.testing.torture.children", self.driver.partition(":")[0]])
 
@@ -80,17 +83,18 @@ class SessionStoreTorture:
     def one(self, name: str) -> Outcome:
         """Run one attack, and say how it ended."""
         self.setup_method()
+        said = ""
         try:
             getattr(self, f"test_{name}")()
         except NotImplementedError as missing:
-            return Outcome(name, passed=False, said=f"no interface for it{f': {missing}' if str(missing) else ''}")
+            said = f"no interface for it{f': {missing}' if str(missing) else ''}"
         except Lost as lost:
-            return Outcome(name, passed=False, said=str(lost))
+            said = str(lost)
         except Exception as problem:  # noqa: BLE001  # an attack that cannot be carried out is an outcome too
-            return Outcome(name, passed=False, said=f"{type(problem).__name__}: {problem}"[:300])
+            said = f"{type(problem).__name__}: {problem}"[:300]
         finally:
             self.teardown_method()
-        return Outcome(name, passed=True, said="")
+        return Outcome(name, passed=not said, said=said, check=self._check)
 
     # The attacks
 
@@ -193,30 +197,36 @@ class SessionStoreTorture:
     def test_poison(self) -> None:
         """Stored bytes are replaced by ones that name a command: it does not run, and the damage is noticed."""
         self._write([Turn("a", (MARKER, MARKER[::-1])), turn("b")])
+        checks, found = self._has_check(), 0
         canary = self.place / "canary"
-        for number, bomb in enumerate(driver_class(self.driver).bombs(f"touch {canary}")):
+        bombs = driver_class(self.driver).bombs(f"touch {canary}")
+        unnoticed: list[str] | None = None
+        for number, bomb in enumerate(bombs):
             copy = poisoned(self.directory, self.place / f"copy{number}", MARKER, bomb)
-            _child, pipe = self._start(children.read, self.driver, str(copy), SESSION)
-            try:
-                said = self._said(pipe)
-            except Lost:
-                said = None  # the store noticed
-            if canary.exists():
-                raise Lost("reading ran a command that was in the stored bytes")
-            if said is not None:
-                raise Lost(f"the damage went unnoticed: {len(said)} of 5 messages were read without an error")
+            texts = self._read_damaged(copy)
+            unnoticed = texts if unnoticed is None else unnoticed
+            found += checks and self._check_finds(copy)
+        self._check = f"{found} of {len(bombs)}" if checks else ""
+        if canary.exists():
+            raise Lost("reading ran a command that was in the stored bytes")
+        if unnoticed is not None:
+            raise Lost(f"the damage went unnoticed: {len(unnoticed)} of 5 messages were read without an error")
 
     def test_flipped_bit(self) -> None:
         """One bit of the stored text is flipped: reading gives the same text or an error, never another text."""
         long = "".join(noise(number).texts[0] for number in range(64))
         self._write([Turn("a", (MARKER * 20, long)), turn("b")])
         written = self._read()
+        checks, found, harmed, wrong = self._has_check(), 0, 0, 0
         settle(self.directory)
-        wrong = 0
         for copy in flipped(self.directory, self.place / "copies", MARKER, self.FLIPS):
-            _child, pipe = self._start(children.read, self.driver, str(copy), SESSION)
-            with suppress(Lost):
-                wrong += self._said(pipe) != written
+            texts = self._read_damaged(copy)
+            if texts == written:
+                continue  # nothing that is read was hit
+            harmed += 1
+            wrong += texts is not None
+            found += checks and self._check_finds(copy)
+        self._check = f"{found} of {harmed}" if checks else ""
         if wrong:
             raise Lost(f"{wrong} flipped bits changed what is read, and no error said so")
 
@@ -292,6 +302,31 @@ class SessionStoreTorture:
         _child, pipe = self._start(children.read, self.driver, str(self.directory), *(sessions or (SESSION,)))
         found: list[str] = self._said(pipe)
         return found
+
+    def _read_damaged(self, copy: Path) -> list[str] | None:
+        """What is read from a damaged copy; None if an error says that something is wrong."""
+        _child, pipe = self._start(children.read, self.driver, str(copy), SESSION)
+        try:
+            found: list[str] = self._said(pipe)
+        except Lost:
+            return None
+        return found
+
+    def _has_check(self) -> bool:
+        """Whether the store has a check of its own; one that finds damage in a store without any is worth nothing."""
+        _child, pipe = self._start(children.check, self.driver, str(self.directory))
+        sound = self._said(pipe)
+        if sound is False:
+            raise Lost("its own check finds damage where there is none")
+        return sound is not None
+
+    def _check_finds(self, copy: Path) -> bool:
+        """Whether the store's own check finds the damage, by its answer or by an error."""
+        _child, pipe = self._start(children.check, self.driver, str(copy))
+        try:
+            return self._said(pipe) is False
+        except Lost:
+            return True
 
     def _expect(self, keys: list[str], when: str) -> None:
         texts = self._read()

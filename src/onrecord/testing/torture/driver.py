@@ -67,7 +67,10 @@ class Driver:
         await asyncio.to_thread(self.write, session, turn)
 
     def is_sound(self) -> bool | None:
-        """The store's own check of what it keeps: False if it found damage; None if there is no such check."""
+        """The store's own check, which its user can ask for: False if it finds damage; None if there is no such check.
+
+        No read asks for it. The suite asks for it about damaged copies only, and counts separately what it finds.
+        """
         return None
 
     @classmethod
