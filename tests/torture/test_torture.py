@@ -2,12 +2,17 @@
 
 import json
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
+from onrecord.errors import InvalidInput
 from onrecord.testing import SessionStoreTorture
 from onrecord.testing.torture import ATTACKS, Outcome
 from onrecord.testing.torture.__main__ import main
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "torture.md"
 
 
 class Short(SessionStoreTorture):
@@ -62,7 +67,7 @@ VERDICTS = [
     ("Careless", "growth", r"[\d,]+ bytes of text take [\d,]+ bytes .*; twice the turns take 3\.\d times the bytes"),
     ("Careless", "list", "the newest of 60 sessions are not in the list of 50"),
     ("Slow", "list", r"listing took 1\.\d s with 60 sessions"),
-    ("Forgetful", "list", "no interface for it"),
+    ("Forgetful", "list", "no interface for it: the driver has no `sessions`"),
     ("Careless", "cancellation", r"\d+ of 60 messages are missing and [1-9]\d* are doubled after cancelled writes"),
     ("Careless", "first_open", r"[1-3] of 4 failed: FileExistsError.*"),
     ("Careless", "poison", "reading ran a command that was in the stored bytes"),
@@ -94,6 +99,70 @@ def test_a_check_on_demand_is_counted_separately(attack, found):
     assert not checked.passed
     assert (checked.said, checked.check) == (unchecked.said, found)
     assert not unchecked.check
+
+
+class Stranger(Short):
+    driver = "my_torture:MyDriver"
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A module `my_torture` with this text, which processes can import."""
+    monkeypatch.syspath_prepend(tmp_path)
+    yield (tmp_path / "my_torture.py").write_text
+    sys.modules.pop("my_torture", None)
+
+
+def test_the_driver_of_the_page_loses_what_the_page_says(written):
+    """The complete driver in docs/torture.md works as it is, and its store loses poison and flipped bits only."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    written(code)
+    lost = {outcome.attack: outcome.said for outcome in Stranger.run() if not outcome.passed}
+    assert lost.keys() == {"poison", "flipped_bit"}
+    assert "went unnoticed" in lost["poison"]
+
+
+def test_an_error_of_a_driver_is_told_with_its_line(written):
+    """A mistake in a driver and a method that it has not are told as such: what failed, where, and what is missing."""
+    head = "from onrecord.testing.torture import Driver\n\n\nclass MyDriver(Driver):\n"
+    written(f"{head}    def write(self, session, turn):\n        turn.text\n")
+    said = {outcome.attack: outcome.said for outcome in Stranger.run(["retry", "list", "crash_inside_a_tool"])}
+    assert said["retry"] == "writing failed: AttributeError: 'Turn' object has no attribute 'text' (my_torture.py:6)"
+    assert said["list"] == "no interface for it: the driver has no `sessions`"
+    assert said["crash_inside_a_tool"] == "no interface for it: the driver has no `work`"
+
+
+@pytest.mark.parametrize("attack", ["killed_in_a_write", "crash_between_tool_and_save"])
+def test_a_store_without_calls_to_die_at_does_not_pass(written, attack):
+    """A store elsewhere, whose calls the suite does not see, does not survive an attack that never happened."""
+    written(
+        "from onrecord.testing.torture import Driver\n\n\nclass MyDriver(Driver):\n"
+        "    def write(self, session, turn):\n        pass\n\n"
+        "    def work(self, session, tool):\n        tool()\n"
+    )
+    (outcome,) = Stranger.run([attack])
+    assert outcome.said.startswith("the attack cannot be carried out: no call from Python into a database or a file")
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [
+        ("", "is named as `module:Class`"),
+        ("tests.torture.careless", "is named as `module:Class`"),
+        ("nowhere:MyDriver", "cannot be imported: No module named 'nowhere'"),
+        ("tests.torture.careless:Path", "has no subclass of Driver with the name Path"),
+    ],
+)
+def test_a_driver_that_is_not_there_is_an_error_before_any_attack(driver, said, capsys):
+    """A wrong name of a driver, or of an attack, is one sentence and a hint, in Python and on the command line."""
+    kind: type[Short] = type("Wrong", (Short,), {"driver": driver})
+    with pytest.raises(InvalidInput, match=said) as problem:
+        kind.run(["retry"])
+    assert "my_package.torture:MyDriver" in problem.value.hint
+    assert main([driver]) == 2
+    assert said in capsys.readouterr().err
+    with pytest.raises(InvalidInput, match="there is no attack 'tickle'"):
+        Onrecord.run(["tickle"])
 
 
 def test_every_attack_has_its_test():
