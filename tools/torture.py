@@ -133,8 +133,8 @@ def _check(outcome: dict[str, Any] | None) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev torture", description="Torture session stores.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(STORES)}")
-    attack = {"action": "append", "choices": ATTACKS, "metavar": "ATTACK", "default": []}
-    parser.add_argument("--attack", **attack, help=f"only this one, may be repeated: {', '.join(ATTACKS)}")
+    only = f"only this attack; may be repeated: {', '.join(ATTACKS)}"
+    parser.add_argument("--attack", action="append", choices=ATTACKS, metavar="ATTACK", default=[], help=only)
     parser.add_argument("--write", action="store_true", help="write the results to docs/torture.md")
     chosen = parser.parse_args()
     unknown = [name for name in chosen.names if name not in STORES]

@@ -1,5 +1,6 @@
 """The torture suite: our own store survives every attack, and a careless store none."""
 
+import importlib
 import json
 import re
 import sys
@@ -12,7 +13,8 @@ from onrecord.testing import SessionStoreTorture
 from onrecord.testing.torture import ATTACKS, Outcome
 from onrecord.testing.torture.__main__ import main
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "torture.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "torture.md"
 
 
 class Short(SessionStoreTorture):
@@ -123,7 +125,7 @@ def test_the_driver_of_the_page_loses_what_the_page_says(written):
 
 
 def test_an_error_of_a_driver_is_told_with_its_line(written):
-    """A mistake in a driver and a method that it has not are told as such: what failed, where, and what is missing."""
+    """The outcome of a mistake in a driver says what failed and where; that of a missing method names the method."""
     head = "from onrecord.testing.torture import Driver\n\n\nclass MyDriver(Driver):\n"
     written(f"{head}    def write(self, session, turn):\n        turn.text\n")
     said = {outcome.attack: outcome.said for outcome in Stranger.run(["retry", "list", "crash_inside_a_tool"])}
@@ -163,6 +165,20 @@ def test_a_driver_that_is_not_there_is_an_error_before_any_attack(driver, said, 
     assert said in capsys.readouterr().err
     with pytest.raises(InvalidInput, match="there is no attack 'tickle'"):
         Onrecord.run(["tickle"])
+
+
+def test_the_page_has_the_measured_outcomes(monkeypatch):
+    """The table of the page is made from the outcomes in docs/torture.json; a new run of an attack replaces the old."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    tool = importlib.import_module("torture")
+    results = json.loads((ROOT / "docs" / "torture.json").read_text())
+    assert tool.table(results) in PAGE.read_text()
+    again = {"attack": "poison", "passed": True, "said": "", "check": "3 of 4"}
+    made = tool.merged(results["onrecord"], {"store": results["onrecord"]["store"], "outcomes": [again]})
+    assert [one["attack"] for one in made["outcomes"]] == list(ATTACKS)
+    assert "| poison: found by its check on demand | 3 of 4 |" in tool.table({"onrecord": made})
+    newer = tool.merged(results["onrecord"], {"store": "onrecord 9.0", "outcomes": [again]})
+    assert newer["outcomes"] == [again]
 
 
 def test_every_attack_has_its_test():
