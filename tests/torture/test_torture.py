@@ -1,4 +1,4 @@
-"""The torture suite: our own store survives every attack, and a careless store none."""
+"""The torture suite: what our own store survives, and that a careless store survives nothing."""
 
 import importlib
 import json
