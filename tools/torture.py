@@ -1,8 +1,9 @@
 """Tortures session stores, each in an environment of its own, and writes the table of docs/torture.md.
 
-    ./dev torture                  every store
-    ./dev torture langgraph adk    some of them
-    ./dev torture --write          the results go into docs/torture.md too
+    ./dev torture                        every store
+    ./dev torture langgraph adk-sqlite   some of them
+    ./dev torture --attack flipped_bit   one attack on every store
+    ./dev torture --write                the results go into docs/torture.md too
 
 Not part of CI: it installs the frameworks from the registry and takes a while.
 """
@@ -18,6 +19,7 @@ import venv
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import frameworks
 from marked import write_table
 
 from onrecord.testing.torture import ATTACKS
@@ -26,43 +28,47 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".torture"
 PAGE = ROOT / "docs" / "torture.md"
 RESULTS = ROOT / "docs" / "torture.json"
+DAMAGE = ("flipped_bit", "poison")
+"""The attacks that damage a store: what its check on demand finds is shown beside what a read notices."""
 DRIVERS = "onrecord.testing.torture.drivers"
 
 
 class Store(NamedTuple):
-    """What is tortured: its driver and what must be installed for it, pinned."""
+    """What is tortured: its driver, and the environment of `tools/pins` that it runs in; without one, this Python."""
 
     driver: str
-    needs: tuple[str, ...]
+    environment: str = ""
+    needs: tuple[str, ...] = ()
+    """What must be installed, pinned, if no environment has all of it."""
 
 
 ADK = ("google-adk[db]==2.13.0", "aiosqlite==0.22.1")
 STORES = {
-    "onrecord": Store("onrecord.testing.torture.own:OnrecordDriver", ()),
-    "openai-agents": Store(f"{DRIVERS}.openai_agents:OpenAIAgentsDriver", ("openai-agents==0.24.0",)),
-    "langgraph": Store(
-        f"{DRIVERS}.langgraph:LangGraphDriver", ("langgraph==1.2.20", "langgraph-checkpoint-sqlite==3.1.2")
-    ),
-    "our langgraph": Store(
-        f"{DRIVERS}.langgraph:OnrecordLangGraphDriver", ("langgraph==1.2.20", "langgraph-checkpoint-sqlite==3.1.2")
-    ),
-    "adk-sqlite": Store(f"{DRIVERS}.adk:SqliteDriver", ADK),
-    "adk-database": Store(f"{DRIVERS}.adk:DatabaseDriver", ADK),
-    "our adk": Store(f"{DRIVERS}.adk:OnrecordAdkDriver", ADK),
-    "strands": Store(f"{DRIVERS}.strands:StrandsDriver", ("strands-agents==1.62.0",)),
-    "our openai-agents": Store(f"{DRIVERS}.our_openai_agents:OurOpenAIAgentsDriver", ("openai-agents==0.24.0",)),
-    "our strands": Store(f"{DRIVERS}.our_strands:OurStrandsDriver", ("strands-agents==1.62.0",)),
-    "our claude-agent-sdk": Store(f"{DRIVERS}.our_claude:OurClaudeDriver", ("claude-agent-sdk==0.2.182",)),
-    "our pydantic-ai": Store(f"{DRIVERS}.our_pydantic_ai:OurPydanticDriver", ("pydantic-ai-slim==2.66.0",)),
-    "agent-framework": Store(f"{DRIVERS}.agent_framework:FileHistoryDriver", ("agent-framework-core==1.23.0",)),
-    "our agent-framework": Store(
-        f"{DRIVERS}.agent_framework:OurAgentFrameworkDriver", ("agent-framework-core==1.23.0",)
-    ),
+    "onrecord": Store("onrecord.testing.torture.own:OnrecordDriver"),
+    "openai-agents": Store(f"{DRIVERS}.openai_agents:OpenAIAgentsDriver", "core"),
+    "langgraph": Store(f"{DRIVERS}.langgraph:LangGraphDriver", "core"),
+    "our langgraph": Store(f"{DRIVERS}.langgraph:OnrecordLangGraphDriver", "core"),
+    "adk-sqlite": Store(f"{DRIVERS}.adk:SqliteDriver", needs=ADK),
+    "adk-database": Store(f"{DRIVERS}.adk:DatabaseDriver", needs=ADK),
+    "our adk": Store(f"{DRIVERS}.adk:OnrecordAdkDriver", needs=ADK),
+    "strands": Store(f"{DRIVERS}.strands:StrandsDriver", "strands"),
+    "strands-storage": Store(f"{DRIVERS}.strands_storage:StorageDriver", "strands"),
+    "our openai-agents": Store(f"{DRIVERS}.our_openai_agents:OurOpenAIAgentsDriver", "core"),
+    "our strands": Store(f"{DRIVERS}.our_strands:OurStrandsDriver", "strands"),
+    "our strands-storage": Store(f"{DRIVERS}.strands_storage:OurStorageDriver", "strands"),
+    "our claude-agent-sdk": Store(f"{DRIVERS}.our_claude:OurClaudeDriver", "claude"),
+    "our pydantic-ai": Store(f"{DRIVERS}.our_pydantic_ai:OurPydanticDriver", "pydantic-ai"),
+    "pydantic-ai-harness": Store(f"{DRIVERS}.pydantic_steps:SqliteStepsDriver", "pydantic-steps"),
+    "our pydantic-ai-harness": Store(f"{DRIVERS}.pydantic_steps:OurStepsDriver", "pydantic-steps"),
+    "agent-framework": Store(f"{DRIVERS}.agent_framework:FileHistoryDriver", "agent-framework"),
+    "our agent-framework": Store(f"{DRIVERS}.agent_framework:OurAgentFrameworkDriver", "agent-framework"),
 }
 
 
-def environment(store: Store) -> Path:
+def python_of(store: Store) -> Path:
     """A Python with the framework and this project in it, made once for the same requirements."""
+    if store.environment:
+        return frameworks.environment(store.environment)
     if not store.needs:
         return Path(sys.executable)
     name = "".join(letter if letter.isalnum() else "-" for letter in "-".join(store.needs))
@@ -77,15 +83,22 @@ def environment(store: Store) -> Path:
     return python
 
 
-def torture(name: str) -> dict[str, Any]:
-    """Run every attack on one store; progress goes to the terminal."""
+def torture(name: str, attacks: list[str]) -> dict[str, Any]:
+    """Run some attacks on one store, or every one; progress goes to the terminal."""
     store = STORES[name]
     print(f"== {name}", file=sys.stderr)
     source = {**os.environ, "PYTHONPATH": str(ROOT / "src")}  # the code as it is now, not as it was installed
-    command = [str(environment(store)), "-W", "ignore", "-m", "onrecord.testing.torture", store.driver]
+    command = [str(python_of(store)), "-W", "ignore", "-m", "onrecord.testing.torture", store.driver, *attacks]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=source)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+def merged(before: dict[str, Any] | None, made: dict[str, Any]) -> dict[str, Any]:
+    """A store's outcomes, of which some were made again; all of them if its version has changed."""
+    kept = before["outcomes"] if before and before["store"] == made["store"] else []
+    found = {one["attack"]: one for one in [*kept, *made["outcomes"]]}
+    return {**made, "outcomes": [found[attack] for attack in ATTACKS if attack in found]}
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
@@ -98,6 +111,9 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         lines.append(f"| {attack.replace('_', ' ')} | {' | '.join(cells)} |")
     counts = [f"{sum(one['passed'] for one in found[name].values())} of {len(found[name])}" for name in shown]
     lines.append(f"| **survived** | {' | '.join(counts)} |")
+    for attack in DAMAGE:
+        cells = [_check(found[name].get(attack)) for name in shown]
+        lines.append(f"| {attack.replace('_', ' ')}: found by its check on demand | {' | '.join(cells)} |")
     for name in shown:
         lost = [one for one in found[name].values() if not one["passed"]]
         lines += ["", f"**{results[name]['store']}**" + ("" if lost else ": nothing was lost.")]
@@ -110,19 +126,25 @@ def _cell(outcome: dict[str, Any] | None) -> str:
     return "not measured" if outcome is None else "survived" if outcome["passed"] else "**lost**"
 
 
+def _check(outcome: dict[str, Any] | None) -> str:
+    return "not measured" if outcome is None or "check" not in outcome else outcome["check"] or "no check"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev torture", description="Torture session stores.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(STORES)}")
+    only = f"only this attack; may be repeated: {', '.join(ATTACKS)}"
+    parser.add_argument("--attack", action="append", choices=ATTACKS, metavar="ATTACK", default=[], help=only)
     parser.add_argument("--write", action="store_true", help="write the results to docs/torture.md")
     chosen = parser.parse_args()
     unknown = [name for name in chosen.names if name not in STORES]
     if unknown:
         parser.error(f"there is no store {unknown[0]!r}; there are {', '.join(STORES)}")
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    made = {name: torture(name) for name in chosen.names or STORES}
+    made = {name: torture(name, chosen.attack) for name in chosen.names or STORES}
     print(table(made))
     if chosen.write:
-        results |= made
+        results |= {name: merged(results.get(name), one) for name, one in made.items()}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         write_table(PAGE, "table", "./dev torture --write", table(results))
     return 0 if all(one["passed"] for result in made.values() for one in result["outcomes"]) else 1

@@ -9,7 +9,7 @@ A driver says how a framework saves a turn, reads a session and resumes an agent
 to a store happens in processes of its own, which are killed. Nothing here needs pytest to be imported.
 """
 
-from onrecord.testing.torture.attacks import ATTACKS, SessionStoreTorture
+from onrecord.testing.torture.attacks import ATTACKS, Outcome, SessionStoreTorture
 from onrecord.testing.torture.driver import Driver, Refused, Turn
 
-__all__ = ["ATTACKS", "Driver", "Refused", "SessionStoreTorture", "Turn"]
+__all__ = ["ATTACKS", "Driver", "Outcome", "Refused", "SessionStoreTorture", "Turn"]

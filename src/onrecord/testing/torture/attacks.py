@@ -6,18 +6,19 @@ import multiprocessing
 import shutil
 import tempfile
 from base64 import b64encode
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from onrecord.errors import InvalidInput
 from onrecord.testing.torture import children
 from onrecord.testing.torture.driver import Turn, driver_class
 from onrecord.testing.torture.tampering import flipped, poisoned, settle, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 SESSION = "tortured"
 """The session that is attacked: a name that every framework accepts."""
@@ -31,6 +32,8 @@ OVERHEAD = 4.0
 """How many bytes a byte of text may take."""
 PRESENT = 1_700_000_000.0
 
+_UNSEEN = "the attack cannot be carried out: no call from Python into a database or a file is seen"
+
 
 class Outcome(NamedTuple):
     """How one attack ended."""
@@ -38,6 +41,8 @@ class Outcome(NamedTuple):
     attack: str
     passed: bool
     said: str
+    check: str = ""
+    """How much of the damage the store's own check finds when it is asked; empty if it has none, or is not asked."""
 
 
 class Lost(AssertionError):
@@ -62,11 +67,13 @@ class SessionStoreTorture:
 
     def setup_method(self) -> None:
         """A directory for the store and its copies."""
+        module = driver_class(self.driver).__module__
         self.place = Path(tempfile.mkdtemp(prefix="torture-"))
         self.directory = self.place / "store"
         self.directory.mkdir()
+        self._check = ""
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["onrecord.testing.torture.children", self.driver.partition(":")[0]])
+        self._context.set_forkserver_preload(["onrecord.testing.torture.children", module])
 
     def teardown_method(self) -> None:
         """Remove what is left."""
@@ -75,22 +82,26 @@ class SessionStoreTorture:
     @classmethod
     def run(cls, attacks: Iterable[str] = ()) -> list[Outcome]:
         """Run every attack, or some, and say how each one ended."""
-        return [cls().one(name) for name in (attacks or ATTACKS)]
+        chosen = list(attacks) or ATTACKS
+        if unknown := next((name for name in chosen if name not in ATTACKS), None):
+            raise InvalidInput(f"there is no attack {unknown!r}", hint=f"the attacks are {', '.join(ATTACKS)}")
+        return [cls().one(name) for name in chosen]
 
     def one(self, name: str) -> Outcome:
         """Run one attack, and say how it ended."""
         self.setup_method()
+        said = ""
         try:
             getattr(self, f"test_{name}")()
         except NotImplementedError as missing:
-            return Outcome(name, passed=False, said=f"no interface for it{f': {missing}' if str(missing) else ''}")
+            said = f"no interface for it{f': {missing}' if str(missing) else ''}"
         except Lost as lost:
-            return Outcome(name, passed=False, said=str(lost))
+            said = str(lost)
         except Exception as problem:  # noqa: BLE001  # an attack that cannot be carried out is an outcome too
-            return Outcome(name, passed=False, said=f"{type(problem).__name__}: {problem}"[:300])
+            said = f"{type(problem).__name__}: {problem}"[:300]
         finally:
             self.teardown_method()
-        return Outcome(name, passed=True, said="")
+        return Outcome(name, passed=not said, said=said, check=self._check)
 
     # The attacks
 
@@ -193,30 +204,36 @@ class SessionStoreTorture:
     def test_poison(self) -> None:
         """Stored bytes are replaced by ones that name a command: it does not run, and the damage is noticed."""
         self._write([Turn("a", (MARKER, MARKER[::-1])), turn("b")])
+        checks, found = self._has_check(), 0
         canary = self.place / "canary"
-        for number, bomb in enumerate(driver_class(self.driver).bombs(f"touch {canary}")):
+        bombs = driver_class(self.driver).bombs(f"touch {canary}")
+        unnoticed: list[str] | None = None
+        for number, bomb in enumerate(bombs):
             copy = poisoned(self.directory, self.place / f"copy{number}", MARKER, bomb)
-            _child, pipe = self._start(children.read, self.driver, str(copy), SESSION)
-            try:
-                said = self._said(pipe)
-            except Lost:
-                said = None  # the store noticed
-            if canary.exists():
-                raise Lost("reading ran a command that was in the stored bytes")
-            if said is not None:
-                raise Lost(f"the damage went unnoticed: {len(said)} of 5 messages were read without an error")
+            texts = self._read_damaged(copy)
+            unnoticed = texts if unnoticed is None else unnoticed
+            found += checks and self._check_finds(copy)
+        self._check = f"{found} of {len(bombs)}" if checks else ""
+        if canary.exists():
+            raise Lost("reading ran a command that was in the stored bytes")
+        if unnoticed is not None:
+            raise Lost(f"the damage went unnoticed: {len(unnoticed)} of 5 messages were read without an error")
 
     def test_flipped_bit(self) -> None:
         """One bit of the stored text is flipped: reading gives the same text or an error, never another text."""
         long = "".join(noise(number).texts[0] for number in range(64))
         self._write([Turn("a", (MARKER * 20, long)), turn("b")])
         written = self._read()
+        checks, found, harmed, wrong = self._has_check(), 0, 0, 0
         settle(self.directory)
-        wrong = 0
         for copy in flipped(self.directory, self.place / "copies", MARKER, self.FLIPS):
-            _child, pipe = self._start(children.read, self.driver, str(copy), SESSION)
-            with suppress(Lost):
-                wrong += self._said(pipe) != written
+            texts = self._read_damaged(copy)
+            if texts == written:
+                continue  # nothing that is read was hit
+            harmed += 1
+            wrong += texts is not None
+            found += checks and self._check_finds(copy)
+        self._check = f"{found} of {harmed}" if checks else ""
         if wrong:
             raise Lost(f"{wrong} flipped bits changed what is read, and no error said so")
 
@@ -224,14 +241,16 @@ class SessionStoreTorture:
         """The process is killed at each step of a write: what was saved is there, and no turn is there in part."""
         keys: list[str] = []
         _child, pipe = self._start(children.count_calls, *self._where(), [turn("c0"), turn("c1")])
-        calls = self._said(pipe)
+        with _while("writing failed"):
+            calls = self._said(pipe)
+        if not calls:
+            raise Lost(f"{_UNSEEN} in a write")
         steps = sorted({1 + number * calls // self.ROUNDS for number in range(self.ROUNDS)})
         for step in steps:
             turns = [turn(f"k{step}"), turn(f"d{step}")]
             child, pipe = self._start(children.write_and_die, *self._where(), turns, step)
-            with suppress(EOFError):
-                while True:
-                    keys.append(pipe.recv())
+            with _while("writing failed after a kill"):
+                keys += self._saved(pipe)
             child.join(WAIT_SECONDS)
         texts = self._read()
         for key in keys:
@@ -249,12 +268,15 @@ class SessionStoreTorture:
         child, pipe = self._start(children.work, *self._where(), str(ledger), dies)
         child.join(WAIT_SECONDS)
         if not ledger.exists():
-            raise NotImplementedError(f"the agent did not call its tool: {self._said(pipe)}")
+            with _while("the agent did not call its tool"):
+                raise Lost(self._said(pipe))
+        with _while("the agent failed"):
+            finished = self._saved(pipe)
+        if finished:
+            raise Lost(f"{_UNSEEN} after the tool")
         _child, pipe = self._start(children.go_on, *self._where(), str(ledger))
-        try:
+        with _while("it cannot be continued"):
             knows = self._said(pipe)
-        except Lost as lost:
-            raise Lost(f"it cannot be continued: {lost}") from None
         times = len(ledger.read_text().splitlines())
         if times > 1:
             raise Lost(f"the tool ran {times} times")
@@ -276,22 +298,55 @@ class SessionStoreTorture:
         if not pipe.poll(WAIT_SECONDS):
             raise Lost(f"no answer within {WAIT_SECONDS:g} s")
         try:
-            said = pipe.recv()
+            return _answer(pipe.recv())
         except EOFError:
             raise Lost("the process ended without an answer") from None
-        if children.is_problem(said):
-            raise Lost(said[1:])
+
+    def _saved(self, pipe: Any) -> list[str]:
+        """What a process reported before it was killed."""
+        said: list[str] = []
+        with suppress(EOFError):
+            while pipe.poll(WAIT_SECONDS):
+                said.append(_answer(pipe.recv()))
         return said
 
     def _write(self, turns: list[Turn], clock: float | None = None) -> None:
         _child, pipe = self._start(children.write, *self._where(), turns, clock)
-        while self._said(pipe) != "done":
-            continue
+        with _while("writing failed"):
+            while self._said(pipe) != "done":
+                continue
 
     def _read(self, *sessions: str) -> list[str]:
         _child, pipe = self._start(children.read, self.driver, str(self.directory), *(sessions or (SESSION,)))
-        found: list[str] = self._said(pipe)
+        with _while("reading failed"):
+            found: list[str] = self._said(pipe)
         return found
+
+    def _read_damaged(self, copy: Path) -> list[str] | None:
+        """What is read from a damaged copy; None if an error says that something is wrong."""
+        _child, pipe = self._start(children.read, self.driver, str(copy), SESSION)
+        try:
+            found: list[str] = self._said(pipe)
+        except Lost:
+            return None
+        return found
+
+    def _has_check(self) -> bool:
+        """Whether the store has a check of its own; one that finds damage in a store without any is worth nothing."""
+        _child, pipe = self._start(children.check, self.driver, str(self.directory))
+        with _while("its own check failed"):
+            sound = self._said(pipe)
+        if sound is False:
+            raise Lost("its own check finds damage where there is none")
+        return sound is not None
+
+    def _check_finds(self, copy: Path) -> bool:
+        """Whether the store's own check finds the damage, by its answer or by an error."""
+        _child, pipe = self._start(children.check, self.driver, str(copy))
+        try:
+            return self._said(pipe) is False
+        except Lost:
+            return True
 
     def _expect(self, keys: list[str], when: str) -> None:
         texts = self._read()
@@ -302,6 +357,24 @@ class SessionStoreTorture:
         if missing or extra:
             raise Lost(f"{missing} of {len(wanted)} messages are missing and {extra} are doubled {when}")
         raise Lost(f"the messages are in another order {when}")
+
+
+def _answer(said: Any) -> Any:
+    """What a child reported; an error if that is what it reported."""
+    if children.is_missing(said):
+        raise NotImplementedError(said[1:])
+    if children.is_problem(said):
+        raise Lost(said[1:])
+    return said
+
+
+@contextmanager
+def _while(doing: str) -> Iterator[None]:
+    """Say what was lost while something was done."""
+    try:
+        yield
+    except Lost as lost:
+        raise Lost(f"{doing}: {lost}") from None
 
 
 def turn(key: str) -> Turn:

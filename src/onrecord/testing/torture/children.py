@@ -8,11 +8,12 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord.testing.torture.driver import Refused, Turn, driver_class
+from onrecord.testing.torture.driver import Turn, driver_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,7 @@ def count_calls(pipe: Connection, path: str, directory: str, session: str, turns
     driver.close()
 
 
-def work(_pipe: Connection, path: str, directory: str, session: str, ledger: str, dies: str) -> None:
+def work(pipe: Connection, path: str, directory: str, session: str, ledger: str, dies: str) -> None:
     """Run an agent that dies inside its tool, or right after the tool, before anything is saved."""
     death = Death() if dies == "after" else None
 
@@ -113,6 +114,9 @@ def work(_pipe: Connection, path: str, directory: str, session: str, ledger: str
         return said
 
     driver_class(path)(directory).work(session, tool)
+    if death:
+        death.disarm()  # the report is a write too
+    pipe.send("finished")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -186,11 +190,14 @@ def cancel(pipe: Connection, path: str, directory: str, session: str, turns: lis
 
 
 def read(pipe: Connection, path: str, directory: str, *sessions: str) -> None:
-    """Read sessions in a fresh process, with the store's own check first."""
+    """Read sessions in a fresh process."""
     driver = driver_class(path)(directory)
-    if driver.is_sound() is False:
-        raise Refused("the store's own check found damage")
     pipe.send([text for session in sessions for text in driver.read(session)])
+
+
+def check(pipe: Connection, path: str, directory: str) -> None:
+    """Ask the store's own check; report its answer, which is None if there is no check."""
+    pipe.send(driver_class(path)(directory).is_sound())
 
 
 def listed(pipe: Connection, path: str, directory: str, limit: int) -> None:
@@ -206,15 +213,28 @@ def reporting(pipe: Connection, target: Callable[..., None], *arguments: Any) ->
     sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # a child's last words go to its report
     try:
         target(pipe, *arguments)
+    except NotImplementedError as missing:
+        pipe.send(missing_of(missing))
     except Exception as problem:  # noqa: BLE001  # it is the result
         pipe.send(problem_of(problem))
 
 
 def problem_of(problem: Exception) -> str:
-    """An error as it is reported; `is_problem` recognises it."""
-    return f"\0{type(problem).__name__}: {problem}"[:400]
+    """An error as it is reported, with the line that raised it; `is_problem` recognises it."""
+    last = traceback.extract_tb(problem.__traceback__)[-1]
+    return f"\0{type(problem).__name__}: {problem} ({Path(last.filename).name}:{last.lineno})"[:400]
+
+
+def missing_of(problem: NotImplementedError) -> str:
+    """What a driver has not, as it is reported; `is_missing` recognises it."""
+    return f"\1{problem}"
 
 
 def is_problem(said: object) -> bool:
     """Whether a child reported an error."""
     return isinstance(said, str) and said.startswith("\0")
+
+
+def is_missing(said: object) -> bool:
+    """Whether a child reported that the driver has no such method."""
+    return isinstance(said, str) and said.startswith("\1")

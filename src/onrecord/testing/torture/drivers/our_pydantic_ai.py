@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from onrecord.frameworks.pydantic_ai import OnrecordCapability, OnrecordConversationStore
 from onrecord.testing.torture.drivers.ours import Ours
+from onrecord.testing.torture.drivers.pydantic_messages import messages_of, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.testing.torture.driver import Turn
-
-MADE = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class OurPydanticDriver(Ours):
@@ -73,17 +71,3 @@ class OurPydanticDriver(Ours):
     def knows(self, session: str) -> bool:
         messages = asyncio.run(self._load(session)).messages
         return any(part.part_kind == "tool-return" for message in messages for part in message.parts)
-
-
-def messages_of(turn: Turn) -> list[Any]:
-    """The messages of a turn as a run makes them: with its id, and the time at which each was made."""
-    made: dict[str, Any] = {"run_id": turn.key, "timestamp": MADE}
-    return [
-        ModelRequest(parts=[UserPromptPart(turn.texts[0], timestamp=MADE)], **made),
-        *(ModelResponse(parts=[TextPart(text)], **made) for text in turn.texts[1:]),
-    ]
-
-
-def texts(messages: list[Any]) -> list[str]:
-    """What was said, in order."""
-    return [part.content for message in messages for part in message.parts if isinstance(part.content, str)]

@@ -46,7 +46,7 @@ class ScriptedModel(Model):
         yield {"messageStop": {"stopReason": "end_turn" if told else "tool_use"}}
 
 
-def _messages(turn: Turn) -> list[Any]:
+def messages_of(turn: Turn) -> list[Any]:
     """A turn as messages, each with the id that the agent gave it, which a retry has too."""
     return [
         {"role": "assistant" if number else "user", "content": [{"text": text}],
@@ -79,13 +79,13 @@ class StrandsDriver(Driver):
 
     def write(self, session: str, turn: Turn) -> None:
         agent, manager = self._agent(session)
-        for message in _messages(turn):
+        for message in messages_of(turn):
             manager.append_message(message, agent)
 
     async def awrite(self, session: str, turn: Turn) -> None:
         """As `invoke_async` does: each message by the hooks of the agent."""
         agent, _manager = self._agent(session)
-        for message in _messages(turn):
+        for message in messages_of(turn):
             await agent.hooks.invoke_callbacks_async(MessageAddedEvent(agent=agent, message=message))
 
     def read(self, session: str) -> list[str]:
