@@ -455,12 +455,3 @@ def test_a_full_disk_is_an_error_of_langgraph_and_loses_nothing(tmp_path):
         assert len(again.get_state(at()).values["messages"]) == 4
         assert SessionStore(ours).get("t").verify().ok
         ours.close()
-
-
-def test_langgraph_that_is_missing_is_one_sentence(monkeypatch):
-    """Without LangGraph, the import of the adapter says what to install."""
-    monkeypatch.setitem(sys.modules, "langgraph.checkpoint.base", None)
-    for name in ("langgraph", "langgraph_store"):
-        monkeypatch.delitem(sys.modules, f"onrecord.frameworks.{name}", raising=False)
-        with pytest.raises(ImportError, match=r"needs langgraph 1\.2 or newer: pip install 'onrecord\[langgraph\]'"):
-            __import__(f"onrecord.frameworks.{name}")

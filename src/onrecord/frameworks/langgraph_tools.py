@@ -11,12 +11,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import ToolMessage
-
 from onrecord.aio import settled
 from onrecord.frameworks.conversation import said_of
 from onrecord.frameworks.langgraph import called
 from onrecord.frameworks.langgraph_values import from_neutral
+from onrecord.frameworks.requiring import required
+
+with required("langgraph", "langgraph langchain_core", "1.2"):
+    from langchain_core.messages import ToolMessage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -33,7 +33,7 @@ from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import theirs
 from onrecord.log.names import link_id
 
-with required("pydantic-ai", "pydantic_ai", "2.66"):
+with required("pydantic-ai", "pydantic_ai pydantic", "2.66"):
     from pydantic import TypeAdapter
     from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry, ConversationRecord
     from pydantic_ai.messages import ModelMessagesTypeAdapter

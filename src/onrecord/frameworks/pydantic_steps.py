@@ -39,7 +39,7 @@ from onrecord.frameworks.writing import as_line
 from onrecord.log.names import link_id
 from onrecord.views.effects import effect_id
 
-with required("pydantic-ai-harness", "pydantic_ai pydantic_ai_harness", "0.62"):
+with required("pydantic-ai-harness", "pydantic_ai pydantic_ai_harness pydantic", "0.62"):
     from pydantic import TypeAdapter
     from pydantic_ai.exceptions import UserError
     from pydantic_ai.messages import ModelMessagesTypeAdapter
