@@ -29,6 +29,7 @@ from agent_framework.exceptions import AgentException, WorkflowCheckpointExcepti
 import onrecord
 from onrecord.frameworks.agent_framework import OnrecordCheckpointStorage, OnrecordHistoryProvider
 from tests.frameworks.disks import full_disk
+from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
 
@@ -335,6 +336,9 @@ def test_bad_input_is_an_error_of_the_framework_and_writes_nothing(store):
         with pytest.raises(AgentException, match=r"\[session_closed\]"):
             await ours.save_messages("s", [user("two"), user("three")])
         assert said(await OnrecordHistoryProvider(store).get_messages("s")) == ["one"]
+        await check_refused(AgentException, "invalid_input", lambda: ours.alone(7))  # type: ignore[arg-type]  # on purpose
+        with pytest.raises(WorkflowCheckpointException, match=r"types as a list of classes, not int \[invalid_input\]"):
+            OnrecordCheckpointStorage(store, types=7)  # type: ignore[arg-type]  # as above
         with pytest.raises(AgentException, match=r"must be one of refuse, queue, fork, not 'never' \[invalid_input\]"):
             OnrecordHistoryProvider(store, on_conflict="never")
 

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from onrecord.log.readings import resolve
 from tests.e2e.clis import Claude
 from tests.e2e.modelserver import ModelServer
 from tests.frameworks.disks import full_disk
+from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "claude_agent_sdk_refund.py"
@@ -185,7 +187,7 @@ def test_bad_input_is_an_error_of_the_sdk_and_writes_nothing(store):
         await ours.append(KEY, [said("a", "x")])
         (head,) = store.sessions()
         store.get(head.session).close("done")
-        with pytest.raises(ClaudeSDKError, match=r"\[session_closed\]"):
+        with pytest.raises(ClaudeSDKError, match=rf'\[session_closed\]; store.get\("{head.name}"\).resume\('):
             await ours.append(KEY, [said("b", "y"), said("c", "z")])
         assert len(await OnrecordSessionStore(store).load(KEY) or []) == 1
 
@@ -246,6 +248,10 @@ def test_what_the_sdk_would_not_pass_is_refused(store):
     ours: Any = OnrecordSessionStore(store)
     with pytest.raises(ClaudeSDKError, match="this takes entries that are dicts, not str"):
         asyncio.run(ours.append({"project_key": "p", "session_id": "s"}, ["text"]))
+    calls = [partial(ours.alone, None, None), partial(ours.alone, "p", ""), partial(ours.list_sessions, None)]
+    calls += [partial(ours.list_session_summaries, 7), partial(ours.keep_in, None, "s", "s")]
+    asyncio.run(check_refused(ClaudeSDKError, "invalid_input", *calls))
+    asyncio.run(check_refused(ClaudeSDKError, "session_not_found", partial(ours.keep_in, "p", "s", "unknown")))
     assert asyncio.run(ours.load({"project_key": "p", "session_id": "s"})) is None
 
 

@@ -26,6 +26,7 @@ from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.disks import Disk
 from tests.crash.test_full_and_read_only_disk import Space
+from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "google_adk_refund.py"
@@ -329,6 +330,11 @@ def test_wrong_input_is_an_error_of_adk(tmp_path, monkeypatch):
             before = store.get(name).head.position
             await fails(service.append_event(mine, "text"), ValueError, r"not Session, str \[invalid_input\]")
             await fails(service.get_session(**WHO, session_id=7), ValueError, r"must be text \[invalid_input\]")
+            who = {"app_name": None, "user_id": None}
+            calls = [lambda: service.alone(**who, session_id="s"), lambda: service.list_sessions(app_name=None)]
+            calls += [lambda: service.alone(**WHO, session_id="")]
+            calls += [lambda: service.list_sessions(app_name=WHO["app_name"], user_id=7)]
+            await check_refused(ValueError, "invalid_input", *calls)
             await fails(service.create_session(**WHO, state=[1]), ValueError, r"a state that is a dict \[invalid_input")
             with monkeypatch.context() as patched:
                 patched.setattr("onrecord.log.codec.PAYLOAD_LIMIT", 20_000)

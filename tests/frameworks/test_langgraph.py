@@ -9,6 +9,7 @@ import time
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -23,12 +24,14 @@ from langgraph.types import Command, interrupt
 
 import onrecord
 from onrecord.frameworks.langgraph import OnrecordSaver
+from onrecord.frameworks.langgraph_tools import messages_of_others
 from onrecord.frameworks.langgraph_values import Values
 from onrecord.session import bundle
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.disks import Disk
 from tests.crash.test_full_and_read_only_disk import Space
+from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "langgraph_refund.py"
@@ -408,6 +411,11 @@ def test_wrong_input_is_one_sentence(store, monkeypatch):
     ):
         with pytest.raises(InvalidUpdateError, match=words):
             call()
+    wrong_id: Any = None
+    calls: list[Any] = [partial(of, bad) for of in (wrong.alone, wrong.aalone) for bad in (None, "")]
+    calls += [partial(wrong.delete_for_runs, [7]), partial(wrong.delete_thread, None), partial(wrong.list, "x")]
+    calls += [partial(wrong.copy_thread, "t", None), lambda: messages_of_others(wrong, wrong_id)]
+    asyncio.run(check_refused(InvalidUpdateError, "invalid_input", *calls))
     with monkeypatch.context() as patched:
         patched.setattr("onrecord.log.codec.PAYLOAD_LIMIT", 20_000)
         with pytest.raises(InvalidUpdateError, match=r"\[too_large\]; split it"):
@@ -415,11 +423,15 @@ def test_wrong_input_is_one_sentence(store, monkeypatch):
     assert store.get("t").head.position == before
     store.get("t").close()
     before = store.get("t").head.position
-    with pytest.raises(InvalidUpdateError, match=r"is closed \[session_closed\]; .*reopen"):
+    with pytest.raises(
+        InvalidUpdateError, match=r"is closed \[session_closed\]; store.get\(\"t\"\).resume\(reopen=True\) "
+    ):
         graph.invoke({"messages": [HumanMessage("two")]}, at())
     assert store.get("t").head.position == before
     with pytest.raises(ValueError, match=r"'Order' cannot be kept as data \[invalid_input\]; use dataclasses"):
         OnrecordSaver(store, types=["Order"])  # type: ignore[list-item]  # that is the point
+    with pytest.raises(ValueError, match=r"types as a list of classes, not int \[invalid_input\]"):
+        OnrecordSaver(store, types=7)  # type: ignore[arg-type]  # as above
     with pytest.raises(ValueError, match=r"refuse, queue, fork, not 'drop' \[invalid_input\]"):
         OnrecordSaver(store, on_conflict="drop")
 

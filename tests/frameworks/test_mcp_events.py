@@ -83,7 +83,9 @@ def test_bad_input_is_an_error_of_mcp_and_writes_nothing(tmp_path):
         store.get("server").close("done")
         with pytest.raises(MCPError, match=r"\[session_closed\]") as found:
             await events.store_event("a", told(2))
-        assert found.value.error.data == {"code": "session_closed", "hint": SessionClosed.hint}
+        hint = SessionClosed.hint.replace("session.", 'store.get("server").')
+        assert found.value.error.data == {"code": "session_closed", "hint": hint}
+        assert found.value.__notes__ == [f"hint: {hint}"]
         assert await missed(OnrecordEventStore("server", store), "1") == ("a", [("2", 1)])
 
     with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:

@@ -18,6 +18,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 import onrecord
 from onrecord.frameworks.openai_agents import OnrecordSession
 from tests.frameworks.disks import full_disk
+from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "openai_agents_refund.py"
@@ -277,7 +278,12 @@ def test_bad_input_is_refused_in_one_sentence(store):
             run(session.add_items([said("kept?"), wrong]))
     assert len(run(session.get_items(9))) == 2
     store.get("talk").close()
-    with pytest.raises(AgentsException, match=r"session_closed.*reopen"):
+    ours: Any = OnrecordSession("s", store)
+    calls = (lambda: ours.get_items("x"), lambda: ours.add_items(7), lambda: ours.add_items("text"))
+    run(check_refused(AgentsException, "invalid_input", *calls))
+    with pytest.raises(
+        AgentsException, match=r"session_closed.*; store.get\(\"talk\"\).resume\(reopen=True\) reopens it"
+    ):
         run(session.add_items([said("late")]))
     with pytest.raises(AgentsException, match=r"refuse, queue, fork, not 'overwrite' \[invalid_input\]"):
         OnrecordSession("talk", store, on_conflict="overwrite")

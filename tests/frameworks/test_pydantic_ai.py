@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pydantic_ai.models.function import FunctionModel
 import onrecord
 from onrecord.frameworks.pydantic_ai import OnrecordCapability, OnrecordConversationStore
 from tests.frameworks.disks import full_disk
+from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
 
@@ -270,8 +272,12 @@ def test_bad_input_is_an_error_of_pydantic_ai_and_writes_nothing(store):
         await ours.save(saved)
         with pytest.raises(ConversationConflict):
             await ours.delete_record("c", expected_revision="old")
-        with pytest.raises(UserError, match=r"needs an id.*\[invalid_input\]"):
-            await ours.load("")
+        wrong: Any = ours
+        calls = [partial(wrong.alone, 7), partial(wrong.alone, ""), partial(wrong.load, "")]
+        calls += [partial(wrong.write_record, None, expected_revision=None)]
+        calls += [partial(wrong.save, Conversation(conversation_id="e", messages=["text"]))]
+        await check_refused(UserError, "invalid_input", *calls)
+        assert store.named("e") is None
         store.get("c").close("done")
         saved.messages += exchange(2)
         with pytest.raises(UserError, match=r"\[session_closed\]"):

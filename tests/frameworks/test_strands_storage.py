@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from strands.types.exceptions import StorageError
 import onrecord
 from onrecord.frameworks.strands_storage import OnrecordStorage
 from tests.frameworks.disks import full_disk
+from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
 
@@ -169,12 +171,14 @@ def test_bad_input_is_an_error_of_strands_and_writes_nothing(store):
     """Wrong keys, wrong types, a closed session: StorageError with our code; the value is as before."""
 
     async def story() -> None:
-        ours = OnrecordStorage(store)
+        ours: Any = OnrecordStorage(store)
         for key in ("", "../x", "a\\b"):
             with pytest.raises(StorageError):
                 await ours.write(key, b"x")
         with pytest.raises(StorageError, match=r"a value is bytes, not str \[invalid_input\]"):
-            await ours.write(KEY, "text")  # type: ignore[arg-type]  # that is the point
+            await ours.write(KEY, "text")
+        calls = [partial(of, bad) for of in (ours.read, ours.delete, ours.list, ours.alone) for bad in (7, None)]
+        await check_refused(StorageError, "invalid_input", *calls, partial(ours.write, 7, b"x"))
         assert store.named("s") is None
         await ours.write(KEY, b"one")
         store.get("s").close("done")

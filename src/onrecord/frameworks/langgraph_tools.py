@@ -75,9 +75,9 @@ def aonce(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Awaitable[Any]
 
 def messages_of_others(saver: OnrecordSaver, thread_id: str) -> list[BaseMessage]:
     """What other frameworks, loops and agents added to the session of a thread, as messages for its state."""
-    thread = saver.thread(thread_id)
+    thread = called(partial(saver.thread, thread_id))
     with thread.lock:
-        thread.catch_up()
+        called(thread.catch_up)
         return [message for _position, items in thread.of_others() for message in from_neutral(items)]
 
 
