@@ -120,19 +120,21 @@ def test_equal_messages_are_all_shown_and_a_redacted_one_is_not(store):
 
 
 @pytest.mark.parametrize("policy", ["refuse", "queue", "fork"])
-def test_a_worker_that_was_overtaken_is_refused_queued_or_forked(store, policy):
-    """Two workers restored the same snapshot: the second write is what was chosen, and nothing is lost silently."""
+def test_a_worker_that_was_overtaken_is_refused_or_forked(store, policy):
+    """Two workers restored the same snapshot: the second write never replaces the first; a snapshot cannot be queued."""
     agent_on(OnrecordStorage(store))("begin")
     mine = OnrecordStorage(store, on_conflict=policy)
     one, two = agent_on(mine), agent_on(OnrecordStorage(store))
     two("yours")
-    if policy == "refuse":
-        with pytest.raises(StorageError, match=r"another worker wrote.*\[log_moved\]; load the session again"):
-            one("mine")
-    else:
+    hints = {"refuse": "load the session again, or choose", "queue": "a snapshot cannot be placed behind another one"}
+    if policy == "fork":
         one("mine")
+    else:
+        with pytest.raises(StorageError, match=rf"another worker wrote.*\[log_moved\]; {hints[policy]}"):
+            one("mine")
     here = [message["content"][0]["text"] for message in agent_on(OnrecordStorage(store)).messages]
-    assert here[2] == ("mine" if policy == "queue" else "yours")
+    assert here[2] == "yours"
+    assert [item["content"] for item in store.get("s").transcript().items][2] == "yours"
     if policy == "fork":
         (name,) = mine.forks
         assert [item["content"] for item in store.get(name).transcript().items][2] == "mine"

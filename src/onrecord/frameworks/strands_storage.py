@@ -6,7 +6,7 @@
 
 The snapshots of a session are kept in the session of that name; values under other keys in one session for them all.
 A message is kept once, however many snapshots have it, and is in the transcript. Values come back byte for byte. Two
-workers cannot overwrite each other: one that has not read the newest value of a key is refused, queued or forked.
+workers cannot overwrite each other: one that has not read the newest value of a key is refused or forked.
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ _OF_SESSIONS = ("session", "context")
 """The first parts of the keys whose second part is a session of Strands."""
 _TEXT, _BYTES, _SNAPSHOT = "text", "bytes", "snapshot"
 _DIGEST = 24
+_HINTS = {
+    QUEUE: "a snapshot cannot be placed behind another one: load the session inside of `async with storage.alone(...)`, "
+    "which waits for the other worker"
+}
 Names = list[str]
 
 
@@ -118,7 +122,12 @@ class Values(Conversation):
 
 
 class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environment of its own
-    """Values of Strands on our log; `on_conflict` decides about a writer that has not read the newest value."""
+    """Values of Strands on our log.
+
+    `on_conflict` says what happens to a writer that has not read the newest value: `refuse`, or `fork` (it continues in
+    the session that `forks` names). A snapshot has the whole conversation, so it cannot be placed behind another one:
+    with `queue`, workers inside of `alone` wait for one another, and one that was overtaken outside of it is refused.
+    """
 
     @speaking(StorageError)
     def __init__(self, store: SessionStore, *, agent: str = "main", on_conflict: str = REFUSE) -> None:
@@ -216,10 +225,10 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
         at = entry.position if entry else 0
         if entry is not None and kept.value(key) == data:
             return []  # the same call again, for instance after a lost reply
-        if seen is not None and at > seen and self._on_conflict != QUEUE:
+        if seen is not None and at > seen:
             raise LogMoved(
                 f"another worker wrote {key!r:.200} at position {at}; this one has read it up to position {seen}",
-                hint='load the session again, or choose on_conflict="queue" or "fork"',
+                hint=_HINTS.get(self._on_conflict, 'load the session again, or choose on_conflict="fork"'),
                 expected=seen,
                 actual=at,
             )
