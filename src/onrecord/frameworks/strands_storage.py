@@ -68,8 +68,7 @@ _OF_SESSIONS = ("session", "context")
 _TEXT, _BYTES, _SNAPSHOT = "text", "bytes", "snapshot"
 _DIGEST = 24
 _HINTS = {
-    QUEUE: "a snapshot cannot be placed behind another one: load the session inside of `async with storage.alone(...)`, "
-    "which waits for the other worker"
+    QUEUE: "a snapshot cannot be placed behind another one: load the session inside of `storage.alone`, which waits"
 }
 Names = list[str]
 
