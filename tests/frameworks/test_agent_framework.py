@@ -29,6 +29,7 @@ from agent_framework.exceptions import AgentException, WorkflowCheckpointExcepti
 import onrecord
 from onrecord.frameworks.agent_framework import OnrecordCheckpointStorage, OnrecordHistoryProvider
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
 from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
@@ -324,6 +325,27 @@ def test_a_workflow_resumes_from_our_storage(store):
         assert again.get_outputs() == [3]
 
     asyncio.run(story())
+
+
+def test_the_event_loop_is_never_blocked(store):
+    """Runs, a lease, and checkpoints saved, read, listed and deleted: the loop's thread never waits."""
+
+    async def story() -> None:
+        history = OnrecordHistoryProvider(store)
+        agent: Any = Agent(Scripted(), context_providers=[history])
+        async with history.alone("s") as id_:
+            await agent.run("hello", session=agent.create_session(session_id=id_))
+        assert said(await history.get_messages("s")) == ["hello", "read 1"]
+        checkpoints = OnrecordCheckpointStorage(store)
+        saved = checkpoint()
+        await checkpoints.save(saved)
+        await checkpoints.load(saved.checkpoint_id)
+        await checkpoints.get_latest(workflow_name=saved.workflow_name)
+        await checkpoints.list_checkpoints(workflow_name=saved.workflow_name)
+        assert await checkpoints.delete(saved.checkpoint_id)
+
+    with never_blocked(store):
+        asyncio.run(story())
 
 
 def test_bad_input_is_an_error_of_the_framework_and_writes_nothing(store):

@@ -20,6 +20,7 @@ from onrecord.log.readings import resolve
 from tests.e2e.clis import Claude
 from tests.e2e.modelserver import ModelServer
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
 from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
@@ -192,6 +193,28 @@ def test_bad_input_is_an_error_of_the_sdk_and_writes_nothing(store):
         assert len(await OnrecordSessionStore(store).load(KEY) or []) == 1
 
     asyncio.run(story())
+
+
+def test_the_event_loop_is_never_blocked(store):
+    """Batches kept, read, listed, summed up, held and deleted, and the hooks: the loop's thread never waits."""
+
+    async def story() -> None:
+        ours: Any = OnrecordSessionStore(store)
+        async with ours.alone(KEY["project_key"], KEY["session_id"]):
+            await ours.append(KEY, [said("a", "one"), said("b", "two", "assistant")])
+        await ours.append({**KEY, "subpath": "subagents/x"}, [said("c", "three")])
+        hooks = ours.hooks("/")
+        given = {"session_id": "other", "tool_name": "pay", "tool_input": {}, "hook_event_name": "PostToolUse"}
+        ours._flushes = False  # as learnt from an earlier call: no wait for the entry
+        assert await hooks["PreToolUse"][0].hooks[0](given, "call", None) == {}
+        await hooks["PostToolUse"][0].hooks[0]({**given, "tool_response": "paid"}, "call", None)
+        assert len(await ours.load(KEY)) == 2
+        assert await ours.list_subkeys(KEY) == ["subagents/x"]
+        assert len(await ours.list_sessions("p")) == len(await ours.list_session_summaries("p")) == 1
+        await ours.delete(KEY)
+
+    with never_blocked(store):
+        asyncio.run(story())
 
 
 def test_the_real_command_line_resumes_from_our_store_after_a_kill(tmp_path):

@@ -26,6 +26,7 @@ from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.disks import Disk
 from tests.crash.test_full_and_read_only_disk import Space
+from tests.frameworks.looping import never_blocked
 from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
@@ -239,6 +240,25 @@ def test_what_was_said_is_in_the_transcript(tmp_path):
         assert [(item["role"], item["content"]) for item in items] == [
             ("user", "where is the zebra"), ("assistant", "in the zoo"),
         ]  # fmt: skip
+
+
+def test_the_event_loop_is_never_blocked(service, store):
+    """Sessions made, read, listed, appended to, held and deleted: the loop's thread never waits."""
+
+    async def story() -> None:
+        mine = await service.create_session(**ONE, state={"user:k": 1})
+        async with service.alone(**ONE):
+            await service.append_event(mine, event("one", k=1))
+        late = OnrecordSessionService(store, on_conflict="fork")
+        other = await late.get_session(**ONE)
+        await service.append_event(mine, event("two", at=2.0))
+        await late.append_event(other, event("aside", at=3.0))
+        assert texts(await service.get_session(**ONE)) == ["one", "two"]
+        await service.list_sessions(app_name="app")
+        await service.delete_session(**ONE)
+
+    with never_blocked(store):
+        run(story())
 
 
 def test_an_overtaken_writer_is_queued_or_moved_to_a_fork(tmp_path):

@@ -14,23 +14,27 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import Capability
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 
 import onrecord
 from onrecord.frameworks.langgraph import OnrecordSaver
-from onrecord.frameworks.langgraph_tools import messages_of_others
+from onrecord.frameworks.langgraph_store import OnrecordStore
+from onrecord.frameworks.langgraph_tools import aonce, messages_of_others
 from onrecord.frameworks.langgraph_values import Values
 from onrecord.session import bundle
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.disks import Disk
 from tests.crash.test_full_and_read_only_disk import Space
+from tests.frameworks.looping import never_blocked
 from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
@@ -130,6 +134,42 @@ def test_the_asynchronous_graph_is_the_same(store):
         return await graph.ainvoke(Command(resume="yes"), at())
 
     assert asyncio.run(story())["messages"][-1].content == "you said yes"
+
+
+def test_the_event_loop_is_never_blocked(store):
+    """A run with a tool, the state and its history, a lease, a copy, memory: the loop's thread never waits."""
+
+    @tool
+    def weather(city: str) -> str:
+        """The weather."""
+        return f"rain in {city}"
+
+    async def model(state: MessagesState) -> Any:
+        if isinstance(state["messages"][-1], ToolMessage):
+            return {"messages": [AIMessage("an umbrella")]}
+        return {"messages": [AIMessage("", tool_calls=[{"id": "c", "name": "weather", "args": {"city": "Bergen"}}])]}
+
+    async def story() -> None:
+        saver, memory = OnrecordSaver(store, on_conflict="queue"), OnrecordStore(store)
+        builder = StateGraph(MessagesState)
+        builder.add_node("model", model)
+        builder.add_node("tools", ToolNode([weather], awrap_tool_call=aonce(saver)))
+        builder.add_edge(START, "model")
+        builder.add_conditional_edges("model", tools_condition)
+        builder.add_edge("tools", "model")
+        graph = builder.compile(checkpointer=saver, store=memory)
+        async with saver.aalone("t"):
+            found = await graph.ainvoke({"messages": [HumanMessage("the weather?")]}, at())
+        assert [one.content for one in found["messages"]] == ["the weather?", "", "rain in Bergen", "an umbrella"]
+        assert len([one async for one in graph.aget_state_history(at())]) == 5
+        await saver.acopy_thread("t", "u")
+        await saver.aprune(["u"])
+        await saver.adelete_thread("u")
+        await memory.aput(("a",), "k", {"v": 1})
+        assert (await memory.asearch(("a",)))[0].value == {"v": 1}
+
+    with never_blocked(store):
+        asyncio.run(story())
 
 
 def test_the_newest_checkpoint_is_the_last_one_put_whatever_its_id(store):

@@ -14,6 +14,7 @@ import onrecord
 from onrecord.errors import SessionClosed
 from onrecord.frameworks.mcp_events import OnrecordEventStore
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "mcp_events_refund.py"
@@ -61,6 +62,20 @@ def test_events_of_many_streams_at_once_have_an_id_each(tmp_path):
     with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
         assert sorted(map(int, asyncio.run(story(store)))) == list(range(1, 51))
         assert store.get("server").verify().ok
+
+
+def test_the_event_loop_is_never_blocked(tmp_path):
+    """Events kept and sent again, and a lease: the loop's thread never waits."""
+
+    async def story(store: Any) -> None:
+        events = OnrecordEventStore("server", store)
+        async with events.alone():
+            for number in range(3):
+                await events.store_event("a", told(number))
+        assert await missed(events, "1") == ("a", [("2", 1), ("3", 2)])
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store, never_blocked(store):
+        asyncio.run(story(store))
 
 
 def test_bad_input_is_an_error_of_mcp_and_writes_nothing(tmp_path):

@@ -18,6 +18,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 import onrecord
 from onrecord.frameworks.openai_agents import OnrecordSession
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
 from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
@@ -157,6 +158,39 @@ def test_a_session_is_found_and_read_like_any_other(store):
 def agent_of(*steps: Any, **more: Any) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel(steps)
     return Agent(name="a", model=model, **more), model
+
+
+def test_the_event_loop_is_never_blocked(store):
+    """A run with a tool, a fork, compaction and everything else that is awaited: the loop's thread never waits."""
+
+    @function_tool
+    def pay(order: int) -> str:
+        """Pay."""
+        return "paid"
+
+    async def story() -> None:
+        agent, _model = agent_of(
+            [function_call("pay", {"order": 1}, call_id="c")], [assistant_message("done")], tools=[pay]
+        )
+        mine, late = OnrecordSession("talk", store), OnrecordSession("talk", store, on_conflict="fork")
+        async with mine:
+            await Runner.run(agent, "pay", session=mine, hooks=mine.hooks())
+        wrapper: Any = Wrapper()
+        await late.get_items(wrapper=wrapper)
+        await mine.add_items([said("more")])
+        await late.add_items([said("late")], wrapper=wrapper)
+        assert late.forks
+        snapshot: Any = await mine._get_compaction_snapshot(9)
+        assert await snapshot.replace_suffix(0, [said("summary", "assistant")])
+        assert await mine.pop_item() == said("summary", "assistant")
+        await mine.clear_session()
+
+    with never_blocked(store):
+        asyncio.run(story())
+
+
+class Wrapper:
+    """What names a run; the session keeps no strong reference to it."""
 
 
 @pytest.mark.parametrize("policy", ["refuse", "queue", "fork"])

@@ -28,6 +28,7 @@ from pydantic_ai_harness.step_persistence import (
 import onrecord
 from onrecord.frameworks.pydantic_steps import OnrecordStepStore
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
 from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
@@ -182,6 +183,19 @@ def test_a_closed_session_is_an_error_of_pydantic_ai(store):
         assert await OnrecordStepStore(store).latest_snapshot(run_id="r") is None
 
     asyncio.run(story())
+
+
+def test_the_event_loop_is_never_blocked(store):
+    """Everything that the harness asks of a store, and a lease: the loop's thread never waits."""
+
+    async def story() -> None:
+        steps = OnrecordStepStore(store)
+        async with steps.alone("c"):
+            await used(steps)
+        await answers(OnrecordStepStore(store))
+
+    with never_blocked(store):
+        asyncio.run(story())
 
 
 def test_wrong_arguments_are_errors_of_pydantic_ai(store):

@@ -18,6 +18,7 @@ from strands.types.exceptions import StorageError
 import onrecord
 from onrecord.frameworks.strands_storage import OnrecordStorage
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
 from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
@@ -167,6 +168,25 @@ def test_inside_alone_others_are_refused_wait_or_work_in_a_fork(store):
         assert await forking.read(KEY) == b"aside"
 
     asyncio.run(story())
+
+
+def test_the_event_loop_is_never_blocked(store):
+    """Values kept, read, listed, forked, held and deleted: the loop's thread never waits."""
+
+    async def story() -> None:
+        mine, late = OnrecordStorage(store), OnrecordStorage(store, on_conflict="fork")
+        async with mine.alone("s"):
+            await mine.write(KEY, b"one")
+        assert await late.read(KEY) == b"one"
+        await mine.write(KEY, b"two")
+        await late.write(KEY, b"aside")
+        assert late.forks
+        await mine.write("elsewhere", b"x")
+        assert await mine.list() == ["elsewhere", KEY]
+        await mine.delete(KEY)
+
+    with never_blocked(store):
+        asyncio.run(story())
 
 
 def test_bad_input_is_an_error_of_strands_and_writes_nothing(store):
