@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -303,52 +302,6 @@ def test_only_named_classes_are_kept_and_none_is_ever_called(store):
     with pytest.raises(onrecord.errors.InvalidInput, match=r"os\.system"):
         Values().decode(hostile, None)  # type: ignore[arg-type]  # no pool is needed
     assert Values().decode(Values().encode(hostile, None), None) == hostile  # type: ignore[arg-type]  # as above
-
-
-class Calls(InMemorySaver):
-    """Notes what a graph asks its saver to keep."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.checkpoints_asked: list[tuple[Any, ...]] = []
-        self.writes_asked: list[tuple[Any, ...]] = []
-
-    def put(self, *asked: Any) -> Any:
-        self.checkpoints_asked.append(deepcopy(asked))
-        return super().put(*asked)
-
-    def put_writes(self, *asked: Any) -> None:
-        self.writes_asked.append(deepcopy(asked))
-        super().put_writes(*asked)
-
-
-def replay(calls: Calls, saver: OnrecordSaver) -> None:
-    """The same calls in one thread: each checkpoint, then the writes that follow it."""
-    for put in sorted(calls.checkpoints_asked, key=lambda asked: asked[1]["id"]):
-        saver.put(*put)
-        after = [asked for asked in calls.writes_asked if asked[0]["configurable"]["checkpoint_id"] == put[1]["id"]]
-        for asked in sorted(after, key=lambda asked: asked[2:]):
-            saver.put_writes(*asked)
-
-
-def test_bytes_grow_with_what_is_said(store):
-    """The second twenty turns take as many bytes as the first: O(n), not O(n²).
-
-    LangGraph saves writes and checkpoints on threads of their own, and bytes depend on which is first. So its calls are
-    noted here, and made again in one order.
-    """
-    sizes = []
-    for turns in (20, 40):
-        calls = Calls()
-        graph = talk(calls)
-        for number in range(turns):
-            graph.invoke({"messages": [HumanMessage(f"turn {number} " + "word " * 40)]}, at())
-        for asked in (*calls.checkpoints_asked, *calls.writes_asked):
-            asked[0]["configurable"]["thread_id"] = str(turns)
-        replay(calls, OnrecordSaver(store))
-        sizes.append(sum(len(str(event.data)) for event in store.get(str(turns)).events()))
-    first, both = sizes
-    assert both - first < 1.15 * first
 
 
 def test_the_writes_of_a_task_ride_with_the_next_checkpoint(store):
