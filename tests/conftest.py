@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 import tests.scratch  # noqa: F401  # chooses where temporary files are, before the first use
+from tests.frameworks.environments import notice
 from tests.skips import NoSilentSkips
 
 if TYPE_CHECKING:
@@ -77,6 +78,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the tests of frameworks that are not installed; here, because only this file is read by every run."""
+    if line := notice(config.args):
+        terminalreporter.line(line)
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist the hook does not exist

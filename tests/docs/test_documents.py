@@ -1,14 +1,22 @@
 """The documents are run: every Python block in order, its output compared with the block that follows."""
 
+import asyncio
 import contextlib
 import io
 import re
 import socket
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from agents import Agent, Runner
+from agents.testing import ScriptedModel, assistant_message
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
 
+import onrecord
 from tests.e2e import wire
 from tests.e2e.modelserver import ModelServer
 
@@ -65,6 +73,31 @@ def test_examples_do_what_the_document_says(name, request, tmp_path, monkeypatch
         following = blocks[number + 1] if number + 1 < len(blocks) else ("", "")
         if following[0] == "output":
             assert printed.getvalue().rstrip() == following[1].rstrip()
+
+
+def test_the_frameworks_in_the_readme_are_used_as_shown(tmp_path, monkeypatch):
+    """The lines for openai-agents and LangGraph are run, with models that answer from a script; the sessions are there."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("ONRECORD_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (shown,) = (
+        body for _kind, body in FENCE.findall((ROOT / "README.md").read_text()) if "onrecord.frameworks" in body
+    )
+    agents, langgraph, _adk = shown.split("\n\n")
+    agent = Agent(name="refunds", model=ScriptedModel([[assistant_message("Refunded.")]]))
+    builder = StateGraph(MessagesState)
+    builder.add_node("model", lambda _state: {"messages": [AIMessage("Rain.")]})
+    builder.add_edge(START, "model")
+    given = {"onrecord": onrecord, "Runner": Runner, "agent": agent, "builder": builder}
+    for lines in (agents, langgraph):
+        running = eval(compile(lines, "README.md", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT), given)  # the point of this test
+        if running is not None:
+            asyncio.run(running)
+    graph: Any = given["graph"]
+    graph.invoke({"messages": [HumanMessage("The weather?")]}, {"configurable": {"thread_id": "bergen"}})
+    with onrecord.connect() as store:
+        said = {one: [item["content"] for item in store.get(one).transcript().items] for one in ("refund-42", "bergen")}
+    assert said == {"refund-42": ["Refund order 42.", "Refunded."], "bergen": ["The weather?", "Rain."]}
 
 
 def test_links_lead_somewhere():

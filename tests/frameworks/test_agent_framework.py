@@ -29,6 +29,8 @@ from agent_framework.exceptions import AgentException, WorkflowCheckpointExcepti
 import onrecord
 from onrecord.frameworks.agent_framework import OnrecordCheckpointStorage, OnrecordHistoryProvider
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
+from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
 
@@ -325,6 +327,27 @@ def test_a_workflow_resumes_from_our_storage(store):
     asyncio.run(story())
 
 
+def test_the_event_loop_is_never_blocked(store):
+    """Runs, a lease, and checkpoints saved, read, listed and deleted: the loop's thread never waits."""
+
+    async def story() -> None:
+        history = OnrecordHistoryProvider(store)
+        agent: Any = Agent(Scripted(), context_providers=[history])
+        async with history.alone("s") as id_:
+            await agent.run("hello", session=agent.create_session(session_id=id_))
+        assert said(await history.get_messages("s")) == ["hello", "read 1"]
+        checkpoints = OnrecordCheckpointStorage(store)
+        saved = checkpoint()
+        await checkpoints.save(saved)
+        await checkpoints.load(saved.checkpoint_id)
+        await checkpoints.get_latest(workflow_name=saved.workflow_name)
+        await checkpoints.list_checkpoints(workflow_name=saved.workflow_name)
+        assert await checkpoints.delete(saved.checkpoint_id)
+
+    with never_blocked(store):
+        asyncio.run(story())
+
+
 def test_bad_input_is_an_error_of_the_framework_and_writes_nothing(store):
     """A closed session, an unknown policy: their error type with our code, and the history as before."""
 
@@ -335,6 +358,9 @@ def test_bad_input_is_an_error_of_the_framework_and_writes_nothing(store):
         with pytest.raises(AgentException, match=r"\[session_closed\]"):
             await ours.save_messages("s", [user("two"), user("three")])
         assert said(await OnrecordHistoryProvider(store).get_messages("s")) == ["one"]
+        await check_refused(AgentException, "invalid_input", lambda: ours.alone(7))  # type: ignore[arg-type]  # on purpose
+        with pytest.raises(WorkflowCheckpointException, match=r"types as a list of classes, not int \[invalid_input\]"):
+            OnrecordCheckpointStorage(store, types=7)  # type: ignore[arg-type]  # as above
         with pytest.raises(AgentException, match=r"must be one of refuse, queue, fork, not 'never' \[invalid_input\]"):
             OnrecordHistoryProvider(store, on_conflict="never")
 

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from onrecord.log.readings import resolve
 from tests.e2e.clis import Claude
 from tests.e2e.modelserver import ModelServer
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
+from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "claude_agent_sdk_refund.py"
@@ -185,11 +188,33 @@ def test_bad_input_is_an_error_of_the_sdk_and_writes_nothing(store):
         await ours.append(KEY, [said("a", "x")])
         (head,) = store.sessions()
         store.get(head.session).close("done")
-        with pytest.raises(ClaudeSDKError, match=r"\[session_closed\]"):
+        with pytest.raises(ClaudeSDKError, match=rf'\[session_closed\]; store.get\("{head.name}"\).resume\('):
             await ours.append(KEY, [said("b", "y"), said("c", "z")])
         assert len(await OnrecordSessionStore(store).load(KEY) or []) == 1
 
     asyncio.run(story())
+
+
+def test_the_event_loop_is_never_blocked(store):
+    """Batches kept, read, listed, summed up, held and deleted, and the hooks: the loop's thread never waits."""
+
+    async def story() -> None:
+        ours: Any = OnrecordSessionStore(store)
+        async with ours.alone(KEY["project_key"], KEY["session_id"]):
+            await ours.append(KEY, [said("a", "one"), said("b", "two", "assistant")])
+        await ours.append({**KEY, "subpath": "subagents/x"}, [said("c", "three")])
+        hooks = ours.hooks("/")
+        given = {"session_id": "other", "tool_name": "pay", "tool_input": {}, "hook_event_name": "PostToolUse"}
+        ours._flushes = False  # as learnt from an earlier call: no wait for the entry
+        assert await hooks["PreToolUse"][0].hooks[0](given, "call", None) == {}
+        await hooks["PostToolUse"][0].hooks[0]({**given, "tool_response": "paid"}, "call", None)
+        assert len(await ours.load(KEY)) == 2
+        assert await ours.list_subkeys(KEY) == ["subagents/x"]
+        assert len(await ours.list_sessions("p")) == len(await ours.list_session_summaries("p")) == 1
+        await ours.delete(KEY)
+
+    with never_blocked(store):
+        asyncio.run(story())
 
 
 def test_the_real_command_line_resumes_from_our_store_after_a_kill(tmp_path):
@@ -246,6 +271,10 @@ def test_what_the_sdk_would_not_pass_is_refused(store):
     ours: Any = OnrecordSessionStore(store)
     with pytest.raises(ClaudeSDKError, match="this takes entries that are dicts, not str"):
         asyncio.run(ours.append({"project_key": "p", "session_id": "s"}, ["text"]))
+    calls = [partial(ours.alone, None, None), partial(ours.alone, "p", ""), partial(ours.list_sessions, None)]
+    calls += [partial(ours.list_session_summaries, 7), partial(ours.keep_in, None, "s", "s")]
+    asyncio.run(check_refused(ClaudeSDKError, "invalid_input", *calls))
+    asyncio.run(check_refused(ClaudeSDKError, "session_not_found", partial(ours.keep_in, "p", "s", "unknown")))
     assert asyncio.run(ours.load({"project_key": "p", "session_id": "s"})) is None
 
 

@@ -26,6 +26,8 @@ from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.disks import Disk
 from tests.crash.test_full_and_read_only_disk import Space
+from tests.frameworks.looping import never_blocked
+from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "google_adk_refund.py"
@@ -240,6 +242,25 @@ def test_what_was_said_is_in_the_transcript(tmp_path):
         ]  # fmt: skip
 
 
+def test_the_event_loop_is_never_blocked(service, store):
+    """Sessions made, read, listed, appended to, held and deleted: the loop's thread never waits."""
+
+    async def story() -> None:
+        mine = await service.create_session(**ONE, state={"user:k": 1})
+        async with service.alone(**ONE):
+            await service.append_event(mine, event("one", k=1))
+        late = OnrecordSessionService(store, on_conflict="fork")
+        other = await late.get_session(**ONE)
+        await service.append_event(mine, event("two", at=2.0))
+        await late.append_event(other, event("aside", at=3.0))
+        assert texts(await service.get_session(**ONE)) == ["one", "two"]
+        await service.list_sessions(app_name="app")
+        await service.delete_session(**ONE)
+
+    with never_blocked(store):
+        run(story())
+
+
 def test_an_overtaken_writer_is_queued_or_moved_to_a_fork(tmp_path):
     """With `queue` its event comes behind the others; with `fork` it is in a session of its own; nothing is lost."""
     with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
@@ -329,6 +350,11 @@ def test_wrong_input_is_an_error_of_adk(tmp_path, monkeypatch):
             before = store.get(name).head.position
             await fails(service.append_event(mine, "text"), ValueError, r"not Session, str \[invalid_input\]")
             await fails(service.get_session(**WHO, session_id=7), ValueError, r"must be text \[invalid_input\]")
+            who = {"app_name": None, "user_id": None}
+            calls = [lambda: service.alone(**who, session_id="s"), lambda: service.list_sessions(app_name=None)]
+            calls += [lambda: service.alone(**WHO, session_id="")]
+            calls += [lambda: service.list_sessions(app_name=WHO["app_name"], user_id=7)]
+            await check_refused(ValueError, "invalid_input", *calls)
             await fails(service.create_session(**WHO, state=[1]), ValueError, r"a state that is a dict \[invalid_input")
             with monkeypatch.context() as patched:
                 patched.setattr("onrecord.log.codec.PAYLOAD_LIMIT", 20_000)

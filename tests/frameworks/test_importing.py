@@ -157,11 +157,12 @@ def test_a_row_that_cannot_be_read_is_one_sentence(store, tmp_path):
 
 
 def test_a_wrong_file_is_one_sentence(store, tmp_path):
-    """No file, no SQLite, no such tables, another scheme, a session of another kind: each says what is wrong."""
+    """No file, a directory, no SQLite, no such tables, another scheme, a session of another kind: each says what is wrong."""
     (tmp_path / "text").write_text("no database, but long enough to be one" * 40)
     sqlite3.connect(tmp_path / "empty.db").close()
     for framework, what, error, words in (
         ("langgraph", tmp_path / "nothing", InvalidInput, "does not exist"),
+        ("langgraph", tmp_path, InvalidInput, "is a directory, not a SQLite file"),
         ("langgraph", tmp_path / "text", InvalidInput, "cannot be read as a SQLite file"),
         ("google-adk", tmp_path / "empty.db", InvalidInput, "is not a store of google-adk: it has no table sessions"),
         ("langgraph", "postgres://x/y", InvalidInput, "is no SQLite file"),

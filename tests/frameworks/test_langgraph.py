@@ -7,28 +7,34 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import Capability
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 
 import onrecord
 from onrecord.frameworks.langgraph import OnrecordSaver
+from onrecord.frameworks.langgraph_store import OnrecordStore
+from onrecord.frameworks.langgraph_tools import aonce, messages_of_others
 from onrecord.frameworks.langgraph_values import Values
 from onrecord.session import bundle
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.disks import Disk
 from tests.crash.test_full_and_read_only_disk import Space
+from tests.frameworks.looping import never_blocked
+from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "langgraph_refund.py"
@@ -127,6 +133,42 @@ def test_the_asynchronous_graph_is_the_same(store):
         return await graph.ainvoke(Command(resume="yes"), at())
 
     assert asyncio.run(story())["messages"][-1].content == "you said yes"
+
+
+def test_the_event_loop_is_never_blocked(store):
+    """A run with a tool, the state and its history, a lease, a copy, memory: the loop's thread never waits."""
+
+    @tool
+    def weather(city: str) -> str:
+        """The weather."""
+        return f"rain in {city}"
+
+    async def model(state: MessagesState) -> Any:
+        if isinstance(state["messages"][-1], ToolMessage):
+            return {"messages": [AIMessage("an umbrella")]}
+        return {"messages": [AIMessage("", tool_calls=[{"id": "c", "name": "weather", "args": {"city": "Bergen"}}])]}
+
+    async def story() -> None:
+        saver, memory = OnrecordSaver(store, on_conflict="queue"), OnrecordStore(store)
+        builder = StateGraph(MessagesState)
+        builder.add_node("model", model)
+        builder.add_node("tools", ToolNode([weather], awrap_tool_call=aonce(saver)))
+        builder.add_edge(START, "model")
+        builder.add_conditional_edges("model", tools_condition)
+        builder.add_edge("tools", "model")
+        graph = builder.compile(checkpointer=saver, store=memory)
+        async with saver.aalone("t"):
+            found = await graph.ainvoke({"messages": [HumanMessage("the weather?")]}, at())
+        assert [one.content for one in found["messages"]] == ["the weather?", "", "rain in Bergen", "an umbrella"]
+        assert len([one async for one in graph.aget_state_history(at())]) == 5
+        await saver.acopy_thread("t", "u")
+        await saver.aprune(["u"])
+        await saver.adelete_thread("u")
+        await memory.aput(("a",), "k", {"v": 1})
+        assert (await memory.asearch(("a",)))[0].value == {"v": 1}
+
+    with never_blocked(store):
+        asyncio.run(story())
 
 
 def test_the_newest_checkpoint_is_the_last_one_put_whatever_its_id(store):
@@ -262,52 +304,6 @@ def test_only_named_classes_are_kept_and_none_is_ever_called(store):
     assert Values().decode(Values().encode(hostile, None), None) == hostile  # type: ignore[arg-type]  # as above
 
 
-class Calls(InMemorySaver):
-    """Notes what a graph asks its saver to keep."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.checkpoints_asked: list[tuple[Any, ...]] = []
-        self.writes_asked: list[tuple[Any, ...]] = []
-
-    def put(self, *asked: Any) -> Any:
-        self.checkpoints_asked.append(deepcopy(asked))
-        return super().put(*asked)
-
-    def put_writes(self, *asked: Any) -> None:
-        self.writes_asked.append(deepcopy(asked))
-        super().put_writes(*asked)
-
-
-def replay(calls: Calls, saver: OnrecordSaver) -> None:
-    """The same calls in one thread: each checkpoint, then the writes that follow it."""
-    for put in sorted(calls.checkpoints_asked, key=lambda asked: asked[1]["id"]):
-        saver.put(*put)
-        after = [asked for asked in calls.writes_asked if asked[0]["configurable"]["checkpoint_id"] == put[1]["id"]]
-        for asked in sorted(after, key=lambda asked: asked[2:]):
-            saver.put_writes(*asked)
-
-
-def test_bytes_grow_with_what_is_said(store):
-    """The second twenty turns take as many bytes as the first: O(n), not O(n²).
-
-    LangGraph saves writes and checkpoints on threads of their own, and bytes depend on which is first. So its calls are
-    noted here, and made again in one order.
-    """
-    sizes = []
-    for turns in (20, 40):
-        calls = Calls()
-        graph = talk(calls)
-        for number in range(turns):
-            graph.invoke({"messages": [HumanMessage(f"turn {number} " + "word " * 40)]}, at())
-        for asked in (*calls.checkpoints_asked, *calls.writes_asked):
-            asked[0]["configurable"]["thread_id"] = str(turns)
-        replay(calls, OnrecordSaver(store))
-        sizes.append(sum(len(str(event.data)) for event in store.get(str(turns)).events()))
-    first, both = sizes
-    assert both - first < 1.15 * first
-
-
 def test_the_writes_of_a_task_ride_with_the_next_checkpoint(store):
     """Writes that wait for the next checkpoint are in its event: one durable step for both, and both are read back."""
     saver = OnrecordSaver(store)
@@ -408,6 +404,11 @@ def test_wrong_input_is_one_sentence(store, monkeypatch):
     ):
         with pytest.raises(InvalidUpdateError, match=words):
             call()
+    wrong_id: Any = None
+    calls: list[Any] = [partial(of, bad) for of in (wrong.alone, wrong.aalone) for bad in (None, "")]
+    calls += [partial(wrong.delete_for_runs, [7]), partial(wrong.delete_thread, None), partial(wrong.list, "x")]
+    calls += [partial(wrong.copy_thread, "t", None), lambda: messages_of_others(wrong, wrong_id)]
+    asyncio.run(check_refused(InvalidUpdateError, "invalid_input", *calls))
     with monkeypatch.context() as patched:
         patched.setattr("onrecord.log.codec.PAYLOAD_LIMIT", 20_000)
         with pytest.raises(InvalidUpdateError, match=r"\[too_large\]; split it"):
@@ -415,11 +416,15 @@ def test_wrong_input_is_one_sentence(store, monkeypatch):
     assert store.get("t").head.position == before
     store.get("t").close()
     before = store.get("t").head.position
-    with pytest.raises(InvalidUpdateError, match=r"is closed \[session_closed\]; .*reopen"):
+    with pytest.raises(
+        InvalidUpdateError, match=r"is closed \[session_closed\]; store.get\(\"t\"\).resume\(reopen=True\) "
+    ):
         graph.invoke({"messages": [HumanMessage("two")]}, at())
     assert store.get("t").head.position == before
     with pytest.raises(ValueError, match=r"'Order' cannot be kept as data \[invalid_input\]; use dataclasses"):
         OnrecordSaver(store, types=["Order"])  # type: ignore[list-item]  # that is the point
+    with pytest.raises(ValueError, match=r"types as a list of classes, not int \[invalid_input\]"):
+        OnrecordSaver(store, types=7)  # type: ignore[arg-type]  # as above
     with pytest.raises(ValueError, match=r"refuse, queue, fork, not 'drop' \[invalid_input\]"):
         OnrecordSaver(store, on_conflict="drop")
 
@@ -455,12 +460,3 @@ def test_a_full_disk_is_an_error_of_langgraph_and_loses_nothing(tmp_path):
         assert len(again.get_state(at()).values["messages"]) == 4
         assert SessionStore(ours).get("t").verify().ok
         ours.close()
-
-
-def test_langgraph_that_is_missing_is_one_sentence(monkeypatch):
-    """Without LangGraph, the import of the adapter says what to install."""
-    monkeypatch.setitem(sys.modules, "langgraph.checkpoint.base", None)
-    for name in ("langgraph", "langgraph_store"):
-        monkeypatch.delitem(sys.modules, f"onrecord.frameworks.{name}", raising=False)
-        with pytest.raises(ImportError, match=r"needs langgraph 1\.2 or newer: pip install 'onrecord\[langgraph\]'"):
-            __import__(f"onrecord.frameworks.{name}")

@@ -8,11 +8,12 @@ from langgraph.store.base import PutOp
 
 import onrecord
 from onrecord.frameworks.langgraph_store import OnrecordStore
+from tests.stores import url_of
 
 
-@pytest.fixture
-def store(tmp_path):
-    with onrecord.connect(str(tmp_path / "x.db"), project="p") as found:
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request, tmp_path):
+    with onrecord.connect(url_of(request.param, request, tmp_path), project="p") as found:
         yield found
 
 

@@ -14,6 +14,7 @@ import onrecord
 from onrecord.errors import SessionClosed
 from onrecord.frameworks.mcp_events import OnrecordEventStore
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "mcp_events_refund.py"
@@ -63,6 +64,20 @@ def test_events_of_many_streams_at_once_have_an_id_each(tmp_path):
         assert store.get("server").verify().ok
 
 
+def test_the_event_loop_is_never_blocked(tmp_path):
+    """Events kept and sent again, and a lease: the loop's thread never waits."""
+
+    async def story(store: Any) -> None:
+        events = OnrecordEventStore("server", store)
+        async with events.alone():
+            for number in range(3):
+                await events.store_event("a", told(number))
+        assert await missed(events, "1") == ("a", [("2", 1), ("3", 2)])
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store, never_blocked(store):
+        asyncio.run(story(store))
+
+
 def test_bad_input_is_an_error_of_mcp_and_writes_nothing(tmp_path):
     """A wrong type, too much, a full disk, a closed session: MCPError with our code and hint; the events as before."""
 
@@ -83,7 +98,9 @@ def test_bad_input_is_an_error_of_mcp_and_writes_nothing(tmp_path):
         store.get("server").close("done")
         with pytest.raises(MCPError, match=r"\[session_closed\]") as found:
             await events.store_event("a", told(2))
-        assert found.value.error.data == {"code": "session_closed", "hint": SessionClosed.hint}
+        hint = SessionClosed.hint.replace("session.", 'store.get("server").')
+        assert found.value.error.data == {"code": "session_closed", "hint": hint}
+        assert found.value.__notes__ == [f"hint: {hint}"]
         assert await missed(OnrecordEventStore("server", store), "1") == ("a", [("2", 1)])
 
     with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:

@@ -18,6 +18,8 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 import onrecord
 from onrecord.frameworks.openai_agents import OnrecordSession
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
+from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "frameworks" / "openai_agents_refund.py"
@@ -158,6 +160,39 @@ def agent_of(*steps: Any, **more: Any) -> tuple[Agent, ScriptedModel]:
     return Agent(name="a", model=model, **more), model
 
 
+def test_the_event_loop_is_never_blocked(store):
+    """A run with a tool, a fork, compaction and everything else that is awaited: the loop's thread never waits."""
+
+    @function_tool
+    def pay(order: int) -> str:
+        """Pay."""
+        return "paid"
+
+    async def story() -> None:
+        agent, _model = agent_of(
+            [function_call("pay", {"order": 1}, call_id="c")], [assistant_message("done")], tools=[pay]
+        )
+        mine, late = OnrecordSession("talk", store), OnrecordSession("talk", store, on_conflict="fork")
+        async with mine:
+            await Runner.run(agent, "pay", session=mine, hooks=mine.hooks())
+        wrapper: Any = Wrapper()
+        await late.get_items(wrapper=wrapper)
+        await mine.add_items([said("more")])
+        await late.add_items([said("late")], wrapper=wrapper)
+        assert late.forks
+        snapshot: Any = await mine._get_compaction_snapshot(9)
+        assert await snapshot.replace_suffix(0, [said("summary", "assistant")])
+        assert await mine.pop_item() == said("summary", "assistant")
+        await mine.clear_session()
+
+    with never_blocked(store):
+        asyncio.run(story())
+
+
+class Wrapper:
+    """What names a run; the session keeps no strong reference to it."""
+
+
 @pytest.mark.parametrize("policy", ["refuse", "queue", "fork"])
 def test_the_second_of_two_runs_is_refused_queued_or_forked(store, policy):
     """A run that was overtaken loses nothing silently: the policy decides, and the record is whole in each case."""
@@ -277,7 +312,12 @@ def test_bad_input_is_refused_in_one_sentence(store):
             run(session.add_items([said("kept?"), wrong]))
     assert len(run(session.get_items(9))) == 2
     store.get("talk").close()
-    with pytest.raises(AgentsException, match=r"session_closed.*reopen"):
+    ours: Any = OnrecordSession("s", store)
+    calls = (lambda: ours.get_items("x"), lambda: ours.add_items(7), lambda: ours.add_items("text"))
+    run(check_refused(AgentsException, "invalid_input", *calls))
+    with pytest.raises(
+        AgentsException, match=r"session_closed.*; store.get\(\"talk\"\).resume\(reopen=True\) reopens it"
+    ):
         run(session.add_items([said("late")]))
     with pytest.raises(AgentsException, match=r"refuse, queue, fork, not 'overwrite' \[invalid_input\]"):
         OnrecordSession("talk", store, on_conflict="overwrite")

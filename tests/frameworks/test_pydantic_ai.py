@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from pydantic_ai.models.function import FunctionModel
 import onrecord
 from onrecord.frameworks.pydantic_ai import OnrecordCapability, OnrecordConversationStore
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
+from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
 
@@ -254,6 +257,37 @@ def test_a_branch_hides_what_it_left_and_can_go_back(store):
     assert sorted(shown(store, "c")) == ["answer 1", "answer 2", "question 1", "question 2"]
 
 
+def test_the_event_loop_is_never_blocked(store):
+    """Conversations saved, read, listed, forked, queued, held and deleted, a tool: the loop's thread never waits."""
+    ours = fresh(store)
+    late: Any = OnrecordConversationStore(store, on_conflict="queue")
+
+    def model(messages: Any, _info: Any) -> Any:
+        return answered("paid") if len(messages) > 1 else ModelResponse(parts=[ToolCallPart("pay", {}, "c")])
+
+    agent = Agent(FunctionModel(model), capabilities=[OnrecordCapability(ours)], tools=[pay])
+
+    async def story() -> None:
+        async with ours.alone("c") as id_:
+            await ours.save(await agent.run("pay", conversation=Conversation(conversation_id=id_)))
+        first, second = await ours.load("c"), await late.load("c")
+        first.messages += exchange(1)
+        second.messages += exchange(2)
+        await ours.save(first)
+        await late.save(second)
+        await ours.fork("c", new_conversation_id="d")
+        assert len(await ours.list_conversations()) == 2
+        await ours.delete("d")
+
+    with never_blocked(store):
+        asyncio.run(story())
+
+
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
 def test_bad_input_is_an_error_of_pydantic_ai_and_writes_nothing(store):
     """A missing entry, a dangling head, a stale delete, a closed session: their error types, our codes."""
 
@@ -270,8 +304,12 @@ def test_bad_input_is_an_error_of_pydantic_ai_and_writes_nothing(store):
         await ours.save(saved)
         with pytest.raises(ConversationConflict):
             await ours.delete_record("c", expected_revision="old")
-        with pytest.raises(UserError, match=r"needs an id.*\[invalid_input\]"):
-            await ours.load("")
+        wrong: Any = ours
+        calls = [partial(wrong.alone, 7), partial(wrong.alone, ""), partial(wrong.load, "")]
+        calls += [partial(wrong.write_record, None, expected_revision=None)]
+        calls += [partial(wrong.save, Conversation(conversation_id="e", messages=["text"]))]
+        await check_refused(UserError, "invalid_input", *calls)
+        assert store.named("e") is None
         store.get("c").close("done")
         saved.messages += exchange(2)
         with pytest.raises(UserError, match=r"\[session_closed\]"):

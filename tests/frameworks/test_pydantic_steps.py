@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from pydantic_ai_harness.step_persistence import (
 import onrecord
 from onrecord.frameworks.pydantic_steps import OnrecordStepStore
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
+from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
 
@@ -180,6 +183,31 @@ def test_a_closed_session_is_an_error_of_pydantic_ai(store):
         assert await OnrecordStepStore(store).latest_snapshot(run_id="r") is None
 
     asyncio.run(story())
+
+
+def test_the_event_loop_is_never_blocked(store):
+    """Everything that the harness asks of a store, and a lease: the loop's thread never waits."""
+
+    async def story() -> None:
+        steps = OnrecordStepStore(store)
+        async with steps.alone("c"):
+            await used(steps)
+        await answers(OnrecordStepStore(store))
+
+    with never_blocked(store):
+        asyncio.run(story())
+
+
+def test_wrong_arguments_are_errors_of_pydantic_ai(store):
+    """Ids that are no text, records of another class: UserError with our code, and nothing is written."""
+    steps: Any = OnrecordStepStore(store)
+    reads = (steps.get_run, steps.list_events, steps.latest_snapshot, steps.list_snapshots)
+    calls = [partial(of, run_id=bad) for of in reads for bad in (7, None)]
+    writes = (steps.register_run, steps.append_event, steps.save_snapshot, steps.record_tool_effect)
+    calls += [partial(of, None) for of in writes]
+    calls += [partial(steps.alone, bad) for bad in (7, "")]
+    asyncio.run(check_refused(UserError, "invalid_input", *calls))
+    assert store.sessions() == []
 
 
 def test_no_room_too_much_and_a_lost_lease_leave_the_run_as_it_was(tmp_path):

@@ -1,7 +1,9 @@
 """Strands on our log. Upstream's 51 repository tests are run by `./dev frameworks strands`."""
 
+import asyncio
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 import onrecord
 from onrecord.frameworks.strands import OnrecordRepository
 from tests.frameworks.disks import full_disk
+from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
 
@@ -214,4 +217,7 @@ def test_what_strands_would_not_pass_is_refused(store):
     ):
         with pytest.raises(SessionException, match=r"this takes a Session\w*, not NoneType \[invalid_input\]"):
             call(None)
+    calls = [partial(of, "s", None) for of in (ours.update_agent, ours.create_multi_agent, ours.update_multi_agent)]
+    calls += [partial(ours.update_message, "s", "default", None), partial(ours.alone, 7)]
+    asyncio.run(check_refused(SessionException, "invalid_input", *calls))
     assert store.get("s").head.position == before

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from strands.types.exceptions import StorageError
 import onrecord
 from onrecord.frameworks.strands_storage import OnrecordStorage
 from tests.frameworks.disks import full_disk
+from tests.frameworks.looping import never_blocked
+from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
 
@@ -118,19 +121,21 @@ def test_equal_messages_are_all_shown_and_a_redacted_one_is_not(store):
 
 
 @pytest.mark.parametrize("policy", ["refuse", "queue", "fork"])
-def test_a_worker_that_was_overtaken_is_refused_queued_or_forked(store, policy):
-    """Two workers restored the same snapshot: the second write is what was chosen, and nothing is lost silently."""
+def test_a_worker_that_was_overtaken_is_refused_or_forked(store, policy):
+    """Two workers restored the same snapshot: the second write never replaces the first; a snapshot cannot be queued."""
     agent_on(OnrecordStorage(store))("begin")
     mine = OnrecordStorage(store, on_conflict=policy)
     one, two = agent_on(mine), agent_on(OnrecordStorage(store))
     two("yours")
-    if policy == "refuse":
-        with pytest.raises(StorageError, match=r"another worker wrote.*\[log_moved\]; load the session again"):
-            one("mine")
-    else:
+    hints = {"refuse": "load the session again, or choose", "queue": "a snapshot cannot be placed behind another one"}
+    if policy == "fork":
         one("mine")
+    else:
+        with pytest.raises(StorageError, match=rf"another worker wrote.*\[log_moved\]; {hints[policy]}"):
+            one("mine")
     here = [message["content"][0]["text"] for message in agent_on(OnrecordStorage(store)).messages]
-    assert here[2] == ("mine" if policy == "queue" else "yours")
+    assert here[2] == "yours"
+    assert [item["content"] for item in store.get("s").transcript().items][2] == "yours"
     if policy == "fork":
         (name,) = mine.forks
         assert [item["content"] for item in store.get(name).transcript().items][2] == "mine"
@@ -165,16 +170,37 @@ def test_inside_alone_others_are_refused_wait_or_work_in_a_fork(store):
     asyncio.run(story())
 
 
+def test_the_event_loop_is_never_blocked(store):
+    """Values kept, read, listed, forked, held and deleted: the loop's thread never waits."""
+
+    async def story() -> None:
+        mine, late = OnrecordStorage(store), OnrecordStorage(store, on_conflict="fork")
+        async with mine.alone("s"):
+            await mine.write(KEY, b"one")
+        assert await late.read(KEY) == b"one"
+        await mine.write(KEY, b"two")
+        await late.write(KEY, b"aside")
+        assert late.forks
+        await mine.write("elsewhere", b"x")
+        assert await mine.list() == ["elsewhere", KEY]
+        await mine.delete(KEY)
+
+    with never_blocked(store):
+        asyncio.run(story())
+
+
 def test_bad_input_is_an_error_of_strands_and_writes_nothing(store):
     """Wrong keys, wrong types, a closed session: StorageError with our code; the value is as before."""
 
     async def story() -> None:
-        ours = OnrecordStorage(store)
+        ours: Any = OnrecordStorage(store)
         for key in ("", "../x", "a\\b"):
             with pytest.raises(StorageError):
                 await ours.write(key, b"x")
         with pytest.raises(StorageError, match=r"a value is bytes, not str \[invalid_input\]"):
-            await ours.write(KEY, "text")  # type: ignore[arg-type]  # that is the point
+            await ours.write(KEY, "text")
+        calls = [partial(of, bad) for of in (ours.read, ours.delete, ours.list, ours.alone) for bad in (7, None)]
+        await check_refused(StorageError, "invalid_input", *calls, partial(ours.write, 7, b"x"))
         assert store.named("s") is None
         await ours.write(KEY, b"one")
         store.get("s").close("done")

@@ -122,7 +122,8 @@ class OnrecordHistoryProvider(HistoryProvider):  # type: ignore[misc]  # agent-f
         If another one has it, this one is refused, waits for it (`queue`), or works in a fork (`fork`): what it gives
         is the id of the session to run with. A process that lost its lease meanwhile is refused when it saves.
         """
-        kept = self.conversation(session_id)
+        with speaking(AgentException):
+            kept = self.conversation(session_id)
         async with aalone(kept, partial(_awaited, of=AgentException), partial(self._beside, kept)) as has:
             yield has.id
 

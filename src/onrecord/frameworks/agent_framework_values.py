@@ -11,6 +11,7 @@ import base64
 import json
 import math
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from onrecord.errors import DamagedLog, InvalidInput
+from onrecord.frameworks.conversation import check_type
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.writing import as_line
 
@@ -43,7 +45,7 @@ with required("agent-framework", "agent_framework", "1.23"):
     from agent_framework._workflows._runner_context import MessageType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
 TAG, VALUE = "@", "v"
 DEPTH_LIMIT = 80
@@ -88,6 +90,7 @@ class Codec:
     """Encodes and decodes values; `types` are the classes of the caller that may be in them."""
 
     def __init__(self, types: Iterable[type] = ()) -> None:
+        check_type(types, Iterable, "types as a list of classes")
         self._own: dict[str, type] = {}
         for one in types:
             if not isinstance(one, type) or not (

@@ -162,7 +162,9 @@ class OnrecordSessionStore:
     @asynccontextmanager
     async def alone(self, project_key: str, session_id: str) -> AsyncIterator[None]:
         """Hold the lease of a session: no other process can add to it, and one that lost it is refused."""
-        async with aalone(self.session(project_key, session_id), _awaited):
+        with _speaking():
+            kept = self.session(project_key, session_id)
+        async with aalone(kept, _awaited):
             yield
 
     def hooks(self, directory: str | None = None) -> Any:
@@ -204,6 +206,7 @@ class OnrecordSessionStore:
         with self._lock:
             found = self._sessions.get(both)
             if found is None:
+                check_type(project_key, str, "a project_key that is text")
                 name = _name(project_key, session_id)
                 found = Transcripts(
                     self.store, FRAMEWORK, session_id, name=name, agent=self._agent, on_conflict=self._on_conflict
@@ -216,8 +219,9 @@ class OnrecordSessionStore:
 
     def keep_in(self, project_key: str, session_id: str, name: str) -> None:
         """Keep a session of the SDK in a session that exists, for instance one that another framework began."""
-        kept = self.session(project_key, session_id)
-        kept.attach(self.store.get(name, agent=self._agent))
+        with _speaking():
+            kept = self.session(project_key, session_id)
+            kept.attach(self.store.get(name, agent=self._agent))
 
     def _of(self, key: Any) -> tuple[Transcripts, str]:
         if not isinstance(key, dict) or not key.get("project_key") or not key.get("session_id"):
@@ -273,6 +277,7 @@ class OnrecordSessionStore:
 
     def _all(self, project_key: str) -> list[Any]:
         """The sessions of a project that have a main transcript: id, when it last changed, summary."""
+        check_type(project_key, str, "a project_key that is text")
         found = listed(self.store, LISTED, self._listed, _prefix(project_key))
         return [one for head, one in found if head.parent is None]  # the id leads to the session, not to its forks
 

@@ -29,6 +29,7 @@ from onrecord.frameworks.conversation import (
     REFUSE,
     Conversation,
     Entry,
+    check_type,
     row,
     said_of,
     session_name,
@@ -347,7 +348,8 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         If another one has it, this one is refused, waits for it (`queue`), or works in a fork (`fork`): what it gives
         is the id of the session to use.
         """
-        kept = self.kept(app_name, user_id, session_id)
+        with speaking(ValueError):
+            kept = self.kept(app_name, user_id, session_id)
         async with aalone(kept, _awaited, partial(self._fork, kept, app_name, user_id, 0)) as has:
             yield json.loads(has.id)[2]
 
@@ -384,6 +386,8 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         return True
 
     def _list(self, app_name: str, user_id: str | None) -> ListSessionsResponse:
+        check_type(app_name, str, "an app_name that is text")
+        check_type(user_id or "", str, "a user_id that is text")
         found: list[AdkSession] = []
         shared: dict[str, dict[str, Any]] = {}
         for _head, (user, *own) in listed(self.store, LISTED, self._listed, _prefix(app_name, user_id)):

@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 from onrecord.errors import Conflict, InvalidInput, OnrecordError
 from onrecord.frameworks.conversation import Conversation, row, session_name
 from onrecord.frameworks.openai_items import FRAMEWORK, neutral
+from onrecord.frameworks.requiring import required
 from onrecord.frameworks.writing import as_line
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def take_in(
     path = Path(unquote(url.removeprefix(SCHEME))).expanduser()
     if "://" in str(url) and not url.startswith(SCHEME):
         raise InvalidInput(f"{url!r:.80} is no SQLite file", hint=f"use {SCHEME}FILE, or the name of the file")
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a directory, not a SQLite file", hint=f"name the file of {framework} in it")
     if not path.is_file():
         raise InvalidInput(f"the file {path} does not exist")
     with _opened(path) as database:
@@ -120,9 +123,10 @@ def _statements() -> dict[str, str]:
 
 
 def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Iterator[Imported]:
-    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
     from onrecord.frameworks.langgraph import OnrecordSaver
+
+    with required("langgraph", "langgraph langchain_core", "1.2"):
+        from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     saver = OnrecordSaver(store)
     read = JsonPlusSerializer(allowed_msgpack_modules=None)  # strict: no class is looked up by a stored name

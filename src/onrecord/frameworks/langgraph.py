@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from onrecord import machine
 from onrecord.aio import settled
 from onrecord.errors import Conflict, InvalidInput, LogMoved, OnrecordError
-from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, session_name
+from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, check_type, session_name
 from onrecord.frameworks.langgraph_puts import FRAMEWORK, Put
-from onrecord.frameworks.langgraph_threads import RUN_LINK, Rider, Thread, newest_first, run_link, shortened, threads_of
+from onrecord.frameworks.langgraph_threads import Rider, Thread, id_of, newest_first, run_link, sessions_of, threads_of
 from onrecord.frameworks.langgraph_values import Values
 from onrecord.frameworks.leasing import aalone, alone
 from onrecord.frameworks.requiring import required
@@ -108,7 +108,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
 
     def thread(self, thread_id: str) -> Thread:
         """A thread as it is folded in memory."""
-        id_ = str(thread_id)
+        id_ = id_of(thread_id)
         with self._lock:
             found = self._threads.get(id_)
             if found is None:
@@ -126,13 +126,13 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         gives is the id of the thread to run.
         """
         with ExitStack() as held:
-            thread = self.thread(thread_id)
+            thread = called(partial(self.thread, thread_id))
             yield called(partial(held.enter_context, alone(thread, partial(self._beside, thread)))).id
 
     @asynccontextmanager
     async def aalone(self, thread_id: str) -> AsyncIterator[str]:
         """See `alone`; waiting does not block the event loop."""
-        thread = self.thread(thread_id)
+        thread = called(partial(self.thread, thread_id))
         async with aalone(thread, lambda call: settled(partial(called, call)), partial(self._beside, thread)) as has:
             yield has.id
 
@@ -206,6 +206,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         limit: int | None,
     ) -> Iterator[Tuples]:  # fmt: skip
         """The checkpoints of each thread; no lock is held while the caller looks at them."""
+        check_type(config or {}, dict, "a config that is a dict")
         conf = config["configurable"] if config else {}
         threads = [self.thread(conf["thread_id"])] if "thread_id" in conf else self._every_thread()
         last = before["configurable"].get("checkpoint_id") if before else None
@@ -375,7 +376,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
 
     def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
         for run in run_ids:
-            names = [self.store.get(one).name for one in self.store.linked(RUN_LINK, shortened(run))]
+            names = sessions_of(self.store, run)
             seen: set[str] = set()
             while names:
                 name = names.pop()
@@ -394,7 +395,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         called(partial(self._copy, source_thread_id, target_thread_id))
 
     def _copy(self, source_id: str, target_id: str) -> None:
-        source, name = self.thread(source_id), session_name(str(target_id))
+        source, name = self.thread(source_id), session_name(id_of(target_id))
         with source.lock:
             if not source.catch_up() or not source.nodes:
                 return

@@ -12,15 +12,17 @@ from itertools import islice
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from langchain_core.messages import BaseMessage
-
 from onrecord.frameworks.conversation import row
 from onrecord.frameworks.langgraph_states import SHAPED, later_than
 from onrecord.frameworks.langgraph_steps import WHOLE_EVERY, WHOLE_LIMIT
 from onrecord.frameworks.langgraph_values import POOLED, TAG, VALUE, neutral, snapshot
 from onrecord.frameworks.lists import Listed
 from onrecord.frameworks.parsing import parsed
+from onrecord.frameworks.requiring import required
 from onrecord.frameworks.writing import as_line
+
+with required("langgraph", "langgraph langchain_core", "1.2"):
+    from langchain_core.messages import BaseMessage
 
 if TYPE_CHECKING:
     from collections import OrderedDict

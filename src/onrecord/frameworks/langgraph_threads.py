@@ -15,8 +15,8 @@ from threading import Condition
 from threading import Event as Signal
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import OnrecordError
-from onrecord.frameworks.conversation import Conversation
+from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.frameworks.conversation import Conversation, check_type
 from onrecord.frameworks.langgraph_checkpoints import PLAIN, Checkpoints, Late, newest
 from onrecord.frameworks.langgraph_puts import (
     FRAMEWORK,
@@ -347,6 +347,13 @@ class Riding:
                 return pooling, writes
 
 
+def id_of(thread_id: object) -> str:
+    """The id of a thread; graphs may name threads by numbers."""
+    if thread_id is None:
+        raise InvalidInput("a thread needs an id, not None")
+    return str(thread_id)
+
+
 def newest_first(thread: Thread, conf: dict[str, Any], before: str | None) -> Iterator[Key]:
     """The checkpoints that are wanted, by position: of one namespace or of all, one or all, before one or not."""
     wanted, ns = conf.get("checkpoint_id"), conf.get("checkpoint_ns")
@@ -367,6 +374,12 @@ def threads_of(store: SessionStore) -> Iterator[tuple[Head, str]]:
 def _thread_of(session: Session, _head: Head) -> str | None:
     found = opened_with(session)
     return str(found.get("conversation")) if found.get("framework") == FRAMEWORK else None
+
+
+def sessions_of(store: SessionStore, run: str) -> list[str]:
+    """The names of the sessions in which a run put its first checkpoint."""
+    check_type(run, str, "ids of runs that are text")
+    return [store.get(one).name for one in store.linked(RUN_LINK, shortened(run))]
 
 
 def shortened(run: str) -> str:

@@ -11,12 +11,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import ToolMessage
-
 from onrecord.aio import settled
 from onrecord.frameworks.conversation import said_of
 from onrecord.frameworks.langgraph import called
 from onrecord.frameworks.langgraph_values import from_neutral
+from onrecord.frameworks.requiring import required
+
+with required("langgraph", "langgraph langchain_core", "1.2"):
+    from langchain_core.messages import ToolMessage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -73,9 +75,9 @@ def aonce(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Awaitable[Any]
 
 def messages_of_others(saver: OnrecordSaver, thread_id: str) -> list[BaseMessage]:
     """What other frameworks, loops and agents added to the session of a thread, as messages for its state."""
-    thread = saver.thread(thread_id)
+    thread = called(partial(saver.thread, thread_id))
     with thread.lock:
-        thread.catch_up()
+        called(thread.catch_up)
         return [message for _position, items in thread.of_others() for message in from_neutral(items)]
 
 

@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
@@ -37,6 +37,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from onrecord.errors import DamagedLog, InvalidInput
+from onrecord.frameworks.conversation import check_type
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.writing import as_line
@@ -64,8 +65,6 @@ with required("langgraph", "langgraph langchain_core", "1.2"):
     from langgraph.types import Interrupt, Overwrite, Send
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from onrecord.log.item_values import Item, ToolCall
 
 TAG, VALUE, POOLED = "@", "v", "m"
@@ -173,6 +172,7 @@ class Values:
     """Encodes and decodes values; `types` are classes of the caller that may be kept besides those of LangGraph."""
 
     def __init__(self, types: Iterable[type] = ()) -> None:
+        check_type(types, Iterable, "types as a list of classes")
         classes = tuple(types)
         for of in classes:
             if not isinstance(of, type) or not (_is_model(of) or is_dataclass(of) or issubclass(of, Enum | tuple)):

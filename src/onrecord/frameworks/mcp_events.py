@@ -107,6 +107,6 @@ def _speaking() -> Iterator[None]:
         yield
     except OnrecordError as problem:
         mine = theirs(problem, MCPError)
-        about = {"code": problem.code, "hint": problem.hint}
+        about = {"code": problem.code, "hint": mine.hint}  # type: ignore[attr-defined]  # as every error of ours
         mine.error = ErrorData(code=INTERNAL_ERROR, message=problem.message, data=about)  # type: ignore[attr-defined]  # what its constructor sets
         raise mine from problem

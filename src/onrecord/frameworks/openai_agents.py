@@ -26,6 +26,7 @@ from onrecord.frameworks.conversation import (
     Conversation,
     Effect,
     Entry,
+    check_type,
     new_keys,
     row,
     said_of,
@@ -201,6 +202,7 @@ class OnrecordSession:
             self._runs[wrapper] = (kept, max(kept.changed_at, 1))
 
     def _get(self, limit: int | None, wrapper: Any) -> list[TResponseInputItem]:
+        check_type(limit or 0, int, "a limit that is a number")
         kept, _seen = self._run(wrapper)
         with kept.lock:
             kept.catch_up()
@@ -209,6 +211,7 @@ class OnrecordSession:
         return items if limit is None else items[-limit:] if limit > 0 else []
 
     def _add(self, items: list[TResponseInputItem], wrapper: Any) -> None:
+        check_type(items, (list, tuple), "a list of items")
         lines = [as_line(item) for item in items]
         kept, seen = self._run(wrapper)
         with kept.lock:

@@ -74,9 +74,11 @@ class OnrecordConversationStore(ConversationStore):  # type: ignore[misc]  # pyd
         If another one has it, this one is refused, waits for it (`queue`), or works in a fork (`fork`): what it gives
         is the id of the conversation to load. A process that lost its lease meanwhile is refused when it saves.
         """
+        with speaking(UserError):
+            kept = self.kept.conversation(conversation_id)
         async with AsyncExitStack() as held:
             try:
-                await held.enter_async_context(aalone(self.kept.conversation(conversation_id), _awaited))
+                await held.enter_async_context(aalone(kept, _awaited))
             except LeaseHeld:
                 if self._on_conflict != FORK:
                     raise

@@ -15,6 +15,7 @@ from onrecord.frameworks.conversation import (
     REFUSE,
     Conversation,
     check_store,
+    check_type,
     read_row,
     said_of,
     session_name,
@@ -33,10 +34,10 @@ from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import theirs
 from onrecord.log.names import link_id
 
-with required("pydantic-ai", "pydantic_ai", "2.66"):
+with required("pydantic-ai", "pydantic_ai pydantic", "2.66"):
     from pydantic import TypeAdapter
     from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry, ConversationRecord
-    from pydantic_ai.messages import ModelMessagesTypeAdapter
+    from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -259,6 +260,7 @@ class Conversations:
 
     def write(self, record: Any, new: list[Any], expected: str | None) -> None:
         """Keep entries and record in one step."""
+        check_type(record, ConversationRecord, "a ConversationRecord")
         kept = self.conversation(record.conversation_id)
         added = {entry.id: (entry.parent_id, line_of(entry.message)) for entry in new}
         messages = {id_: parsed(line) for id_, (_parent, line) in added.items()}
@@ -391,6 +393,7 @@ class Conversations:
 
 def line_of(message: Any) -> str:
     """A message as JSON text."""
+    check_type(message, (ModelRequest, ModelResponse), "messages of pydantic-ai")
     listed_alone: bytes = ModelMessagesTypeAdapter.dump_json([message])
     return listed_alone[1:-1].decode()
 

@@ -25,6 +25,7 @@ from onrecord.errors import OnrecordError
 from onrecord.frameworks.conversation import (
     Conversation,
     check_store,
+    check_type,
     effect_key,
     read_row,
 )
@@ -39,7 +40,7 @@ from onrecord.frameworks.writing import as_line
 from onrecord.log.names import link_id
 from onrecord.views.effects import effect_id
 
-with required("pydantic-ai-harness", "pydantic_ai pydantic_ai_harness", "0.62"):
+with required("pydantic-ai-harness", "pydantic_ai pydantic_ai_harness pydantic", "0.62"):
     from pydantic import TypeAdapter
     from pydantic_ai.exceptions import UserError
     from pydantic_ai.messages import ModelMessagesTypeAdapter
@@ -154,7 +155,9 @@ class OnrecordStepStore:
     @asynccontextmanager
     async def alone(self, conversation_id: str) -> AsyncIterator[None]:
         """Have the lease of a conversation: no other process can add to it, and one that lost it is refused."""
-        async with aalone(self.conversation(conversation_id), _awaited):
+        with speaking(UserError):
+            kept = self.conversation(conversation_id)
+        async with aalone(kept, _awaited):
             yield
 
     # The interface of the harness
@@ -210,6 +213,7 @@ class OnrecordStepStore:
 
     def _of(self, run_id: str) -> Steps | None:
         """The conversation that has a run."""
+        check_type(run_id, str, "a run_id that is text")
         id_ = self._homes.get(run_id) or self._home(run_id)
         if id_ is None:
             return None
@@ -244,6 +248,7 @@ class OnrecordStepStore:
         kept.write(marked)
 
     def _register(self, record: Any) -> None:
+        check_type(record, RunRecord, "a RunRecord")
         values = _RUNS.dump_python(record, mode="json")
 
         def make(kept: Steps) -> list[Draft]:
@@ -280,6 +285,7 @@ class OnrecordStepStore:
         return list(kept.runs.values()) or None
 
     def _append(self, event: Any) -> None:
+        check_type(event, StepEvent, "a StepEvent")
         line = as_line(_EVENTS.dump_python(event, mode="json"))
 
         def make(kept: Steps) -> list[Draft]:
@@ -295,6 +301,7 @@ class OnrecordStepStore:
         return [_EVENTS.validate_json(line) for line in lines]
 
     def _save(self, snapshot: Any) -> None:
+        check_type(snapshot, ContinuableSnapshot, "a ContinuableSnapshot")
         lines = [ModelMessagesTypeAdapter.dump_json([one])[1:-1].decode() for one in snapshot.messages]
         about = {name: getattr(snapshot, name) for name in _FIELDS} | {"timestamp": snapshot.timestamp.isoformat()}
 
@@ -338,6 +345,7 @@ class OnrecordStepStore:
         ]  # fmt: skip
 
     def _effect(self, record: Any) -> None:
+        check_type(record, ToolEffectRecord, "a ToolEffectRecord")
         values = _EFFECTS.dump_python(record, mode="json")
         key = effect_key(FRAMEWORK, _call(record.run_id, record.tool_call_id))
 

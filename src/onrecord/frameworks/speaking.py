@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,13 @@ from onrecord.errors import OnrecordError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_OF_A_SESSION = re.compile(r"\bsession\.(?=\w+\()")
+"""How our hints begin a call; a user of a framework has a store, and no variable of this name."""
+
 
 @contextmanager
 def speaking(base: type[Exception], **more: Any) -> Iterator[None]:
-    """Raise our errors as the framework's own; on a constructor, as a decorator."""
+    """Raise our errors as the framework's own; around a call, or on a constructor as a decorator."""
     try:
         yield
     except OnrecordError as problem:
@@ -25,9 +29,18 @@ def theirs(problem: OnrecordError, base: type[Exception], **more: Any) -> Except
     bases: tuple[type, ...] = (type(problem), base)
     mixed: Any = type(type(problem).__name__, bases, {"__str__": _told, "__module__": __name__})
     made: Exception = mixed.__new__(mixed)
-    made.__dict__.update(problem.__dict__, **more)
+    made.__dict__.update(problem.__dict__, **_typeable(problem), **more)
     made.args = problem.args
     return made
+
+
+def _typeable(problem: OnrecordError) -> dict[str, Any]:
+    """The hint with the store and the name of the session, if the problem says which session it is about."""
+    name = problem.details.get("name")
+    if not name or not _OF_A_SESSION.search(problem.hint):
+        return {}
+    hint = _OF_A_SESSION.sub(f'store.get("{name}").', problem.hint)
+    return {"hint": hint, "__notes__": [note.replace(problem.hint, hint) for note in problem.__notes__]}
 
 
 def _told(self: OnrecordError) -> str:

@@ -20,7 +20,7 @@ from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from onrecord.errors import Conflict, NotFound, OnrecordError
+from onrecord.errors import Conflict, InvalidInput, NotFound, OnrecordError
 from onrecord.frameworks.conversation import (
     FORK,
     REFUSE,
@@ -141,6 +141,7 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **_more: Any) -> None:
         """Keep what changed of an agent."""
+        _called(partial(check_type, session_agent, SessionAgent, "a SessionAgent"))
         self._write(session_id, f"agent/{session_agent.agent_id}", session_agent.to_dict(), _SESSION)
 
     # Messages
@@ -184,6 +185,7 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **_more: Any) -> None:
         """Replace a message, for instance because it was redacted; the log keeps the first one until it is erased."""
+        _called(partial(check_type, session_message, SessionMessage, "a SessionMessage"))
         key = self._key_of(session_id, _key(agent_id, session_message.message_id))
         before = self._read(session_id, key)
         record = session_message.to_dict()
@@ -217,7 +219,7 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
 
     def create_multi_agent(self, session_id: str, multi_agent: Any, **_more: Any) -> None:
         """Keep the state of a group of agents."""
-        self._write(session_id, f"multi/{multi_agent.id}", multi_agent.serialize_state(), _SESSION, new=None)
+        self._write(session_id, *_called(partial(_state_of, multi_agent)), _SESSION, new=None)
 
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **_more: Any) -> dict[str, Any] | None:
         """The state of a group of agents, if it is on record."""
@@ -225,7 +227,7 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
 
     def update_multi_agent(self, session_id: str, multi_agent: Any, **_more: Any) -> None:
         """Keep what changed of a group's state."""
-        self._write(session_id, f"multi/{multi_agent.id}", multi_agent.serialize_state(), _SESSION)
+        self._write(session_id, *_called(partial(_state_of, multi_agent)), _SESSION)
 
     # What they share
 
@@ -303,6 +305,13 @@ def _called(call: Callable[[], R]) -> R:
         return call()
     except OnrecordError as problem:
         raise theirs(problem, SessionException) from problem
+
+
+def _state_of(multi_agent: Any) -> tuple[str, dict[str, Any]]:
+    """Key and record of a group of agents."""
+    if not hasattr(multi_agent, "serialize_state"):
+        raise InvalidInput(f"this takes a group of agents, not {type(multi_agent).__name__}")
+    return f"multi/{multi_agent.id}", multi_agent.serialize_state()
 
 
 def _lane(key: str) -> str:

@@ -6,7 +6,7 @@
 
 The snapshots of a session are kept in the session of that name; values under other keys in one session for them all.
 A message is kept once, however many snapshots have it, and is in the transcript. Values come back byte for byte. Two
-workers cannot overwrite each other: one that has not read the newest value of a key is refused, queued or forked.
+workers cannot overwrite each other: one that has not read the newest value of a key is refused or forked.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from onrecord.frameworks.conversation import (
     Conversation,
     check_policy,
     check_store,
+    check_type,
     row,
 )
 from onrecord.frameworks.leasing import aalone
@@ -66,6 +67,9 @@ _OF_SESSIONS = ("session", "context")
 """The first parts of the keys whose second part is a session of Strands."""
 _TEXT, _BYTES, _SNAPSHOT = "text", "bytes", "snapshot"
 _DIGEST = 24
+_HINTS = {
+    QUEUE: "a snapshot cannot be placed behind another one: load the session inside of `storage.alone`, which waits"
+}
 Names = list[str]
 
 
@@ -117,7 +121,12 @@ class Values(Conversation):
 
 
 class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environment of its own
-    """Values of Strands on our log; `on_conflict` decides about a writer that has not read the newest value."""
+    """Values of Strands on our log.
+
+    `on_conflict` says what happens to a writer that has not read the newest value: `refuse`, or `fork` (it continues in
+    the session that `forks` names). A snapshot has the whole conversation, so it cannot be placed behind another one:
+    with `queue`, workers inside of `alone` wait for one another, and one that was overtaken outside of it is refused.
+    """
 
     @speaking(StorageError)
     def __init__(self, store: SessionStore, *, agent: str = "main", on_conflict: str = REFUSE) -> None:
@@ -149,7 +158,8 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
         If another one has it, this one is refused, waits for it (`queue`), or this storage continues the session in a
         fork (`fork`; `forks` has its name). A process that lost its lease meanwhile is refused when it writes.
         """
-        kept = self.conversation(session_id)
+        with speaking(StorageError):
+            kept = self.conversation(session_id)
         name = kept.name
         async with aalone(kept, _awaited):
             if kept.name != name:
@@ -160,19 +170,19 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
 
     async def write(self, key: str, data: bytes) -> None:
         """Keep a value in one durable step."""
-        await _awaited(partial(self._write, _normalize_key(key), data))
+        await _awaited(partial(self._write, key, data))
 
     async def read(self, key: str) -> bytes | None:
         """A value, if there is one."""
-        return await _awaited(partial(self._read, _normalize_key(key)))
+        return await _awaited(partial(self._read, key))
 
     async def delete(self, key: str) -> None:
         """Retract a value. The log keeps it until it is erased."""
-        await _awaited(partial(self._delete, _normalize_key(key)))
+        await _awaited(partial(self._delete, key))
 
     async def list(self, query: str = "") -> Names:
         """The keys that begin with a text, sorted."""
-        return await _awaited(partial(self._list, _normalize_prefix(query)))
+        return await _awaited(partial(self._list, query))
 
     # The same on a thread
 
@@ -180,7 +190,8 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
         parts = key.split("/")
         return self.conversation(parts[1] if parts[0] in _OF_SESSIONS and len(parts) > 2 else OTHER_KEYS)  # noqa: PLR2004  # kind, session, rest
 
-    def _read(self, key: str) -> bytes | None:
+    def _read(self, given: str) -> bytes | None:
+        key = _key(given)
         kept = self._of(key)
         with kept.lock:
             kept.catch_up()
@@ -188,7 +199,8 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
             self._seen[key] = entry.position if entry else 0
             return kept.value(key)
 
-    def _write(self, key: str, data: bytes) -> None:
+    def _write(self, given: str, data: bytes) -> None:
+        key = _key(given)
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InvalidInput(f"a value is bytes, not {type(data).__name__}")
         kept = self._of(key)
@@ -212,10 +224,10 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
         at = entry.position if entry else 0
         if entry is not None and kept.value(key) == data:
             return []  # the same call again, for instance after a lost reply
-        if seen is not None and at > seen and self._on_conflict != QUEUE:
+        if seen is not None and at > seen:
             raise LogMoved(
                 f"another worker wrote {key!r:.200} at position {at}; this one has read it up to position {seen}",
-                hint='load the session again, or choose on_conflict="queue" or "fork"',
+                hint=_HINTS.get(self._on_conflict, 'load the session again, or choose on_conflict="fork"'),
                 expected=seen,
                 actual=at,
             )
@@ -226,14 +238,17 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
             return [kept.draft("payload.kept", kept.kept([as_line(text)], [key], [], form=form), id=link)]
         return _snapshot_drafts(kept, key, whole, link)
 
-    def _delete(self, key: str) -> None:
+    def _delete(self, given: str) -> None:
+        key = _key(given)
         kept = self._of(key)
         with kept.lock:
             if kept.catch_up() and key in kept.entries:
                 data = kept.retracted([key])
                 kept.write(lambda: [kept.draft("payload.retracted", data)] if key in kept.entries else [])
 
-    def _list(self, prefix: str) -> Names:
+    def _list(self, query: str) -> Names:
+        check_type(query, str, "a query that is text")
+        prefix = _normalize_prefix(query)
         parts = prefix.split("/")
         one = parts[0] in _OF_SESSIONS and len(parts) > 2  # noqa: PLR2004  # as above
         if one:
@@ -258,6 +273,13 @@ async def _awaited(call: Callable[[], R]) -> R:
         return await settled(call)
     except OnrecordError as problem:
         raise theirs(problem, StorageError) from problem
+
+
+def _key(given: str) -> str:
+    """A key as Strands' own storages have it."""
+    check_type(given, str, "a key that is text")
+    key: str = _normalize_key(given)
+    return key
 
 
 def _as_text(data: bytes) -> tuple[str, str]:

@@ -13,7 +13,6 @@ from onrecord.surfaces.cli.shared.output import counted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onrecord.frameworks.importing import Imported
     from onrecord.surfaces.cli.shared.call import Call
 
 QUIET_SECONDS = 2.0
@@ -52,12 +51,6 @@ def import_framework(call: Call) -> int:
     if not done:
         call.output.note(f"{what} has no conversations")
     return 0
-
-
-def _state(one: Imported) -> str:
-    if not one.new:
-        return "already_imported"
-    return "updated" if one.there else "imported"
 
 
 def _progress(call: Call, unit: str) -> Callable[[int, int], None] | None:
