@@ -32,12 +32,13 @@ class Onrecord(Short):
 class TestOnrecord(Onrecord):
     """Every attack, in a short form: the long one is `./dev torture`."""
 
-    def test_flipped_bit(self) -> None:
-        """Whatever a plain read does not notice of a flipped bit, `verify` finds."""
-        (outcome,) = Onrecord.run(["flipped_bit"])
-        found, _, harmed = outcome.check.partition(" of ")
-        assert found == harmed
-        assert int(harmed)
+
+def test_a_check_on_demand_finds_every_flipped_bit():
+    """`verify` finds what a plain read notices of a flipped bit, too."""
+    (outcome,) = Onrecord.run(["flipped_bit"])
+    found, _, harmed = outcome.check.partition(" of ")
+    assert found == harmed
+    assert int(harmed)
 
 
 class Controls(Short):
