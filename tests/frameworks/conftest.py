@@ -6,6 +6,7 @@ OWN_ENVIRONMENT = {
     "test_agent_framework.py": "agent_framework",
     "test_claude_agent_sdk.py": "claude_agent_sdk",
     "test_google_adk.py": "google.adk",
+    "test_one_session_claude.py": "claude_agent_sdk",
     "test_pydantic_ai.py": "pydantic_ai.conversation_store",
     "test_pydantic_steps.py": "pydantic_ai_harness",
     "test_strands.py": "strands",
