@@ -244,7 +244,7 @@ def test_what_was_said_is_in_the_transcript(tmp_path):
 
 
 class Reading(BaseLlm):  # type: ignore[misc]  # checked without ADK
-    """A model that tells what it was given."""
+    """A model that answers with what it was given."""
 
     async def generate_content_async(self, request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
         given = [part.text for content in request.contents for part in content.parts]

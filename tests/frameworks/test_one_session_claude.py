@@ -1,4 +1,4 @@
-"""One session, every framework: LangGraph begins it, openai-agents and a plain loop go on, and so does the real Claude.
+"""One session, every framework: LangGraph begins it; openai-agents, a plain loop and the real Claude continue it.
 
 It runs where Claude's SDK and the other two are installed: `./dev frameworks claude-agent-sdk`.
 """

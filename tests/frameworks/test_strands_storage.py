@@ -139,7 +139,7 @@ def loop_says(store: Any, asked: str, answered: str) -> None:
 
 @pytest.mark.parametrize("kind", ["repository", "snapshots"])
 def test_an_agent_reads_what_others_said_and_it_is_said_once(store, kind):
-    """A session that a loop began and goes on with: the model of each new agent has every turn, the transcript too."""
+    """A session that a loop began and continues later: the model of each new agent has every turn, the transcript too."""
     loop_says(store, "one", "two")
     first = ["one", "[image]", "look", "seen", "two", "three"]
     assert heard(store, kind, "three") == first
