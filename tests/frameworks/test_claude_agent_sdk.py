@@ -274,6 +274,24 @@ def test_turns_of_others_are_entries_of_the_chain(store):
     assert asyncio.run(story())[6] == "a turn that Claude has not read yet"
 
 
+def test_an_entry_that_continues_a_retracted_turn_continues_what_is_before_it(store):
+    """If another framework retracts what Claude continued, the chain is whole: nothing before it is lost."""
+    asyncio.run(OnrecordSessionStore(store).append(KEY, [said("a", "one") | {"parentUuid": None}]))
+    (head,) = store.sessions()
+    with store.open(head.name, agent="main") as plain, plain.turn() as turn:
+        turn.user("two")
+        turn.assistant("three")
+    loaded: Any = asyncio.run(OnrecordSessionStore(store).load(KEY))
+    entry = said("b", "four") | {"parentUuid": loaded[-1]["uuid"]}
+    asyncio.run(OnrecordSessionStore(store).append(KEY, [entry]))
+    with store.open(head.name, agent="main") as plain, plain.turn(base=0, rollback=1) as turn:
+        turn.user("another two")
+        turn.assistant("another three")
+    again: Any = asyncio.run(OnrecordSessionStore(store).load(KEY))
+    assert [one["message"]["content"] for one in again[:3]] == ["one", "four", "another two"]
+    assert [one["parentUuid"] for one in again] == [None, *[one["uuid"] for one in again[:-1]]]
+
+
 def test_the_real_command_line_resumes_from_our_store_after_a_kill(tmp_path):
     """The SDK's bundled Claude, killed inside a tool: with new files it has the conversation again, and pays once."""
     server = ModelServer(socket.create_server(("127.0.0.1", 0)))
