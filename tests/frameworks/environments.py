@@ -11,6 +11,8 @@ NEEDED = {
     "test_agent_framework.py": "agent_framework",
     "test_claude_agent_sdk.py": "claude_agent_sdk",
     "test_google_adk.py": "google.adk",
+    "test_google_adk_others.py": "google.adk",
+    "test_one_session_claude.py": "claude_agent_sdk",
     "test_pydantic_ai.py": "pydantic_ai.conversation_store",
     "test_pydantic_steps.py": "pydantic_ai_harness",
     "test_strands.py": "strands",

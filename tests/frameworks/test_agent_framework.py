@@ -409,3 +409,13 @@ def test_what_the_framework_would_not_pass_is_refused(store):
         with pytest.raises(AgentException, match=f"this takes {words}"):
             asyncio.run(ours.save_messages("s", given))
     assert store.named("s") is None
+
+
+def test_an_image_of_others_is_a_word(store):
+    """It is shown as what it is, with the text beside it, and never as base64."""
+    with store.open("talk", agent="main") as plain, plain.turn() as turn:
+        url = {"url": "data:image/png;base64,AAAA"}
+        turn.user([{"type": "text", "text": "what is this?"}, {"type": "image_url", "image_url": url}])
+        turn.assistant("a dot")
+    given = asyncio.run(OnrecordHistoryProvider(store).get_messages("talk"))
+    assert [one.text for one in given] == ["what is this?\n[image]", "a dot"]

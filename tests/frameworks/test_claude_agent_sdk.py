@@ -15,7 +15,8 @@ from claude_agent_sdk import ClaudeSDKError, fold_session_summary
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import onrecord
-from onrecord.frameworks.claude_agent_sdk import OnrecordSessionStore, neutral, reading
+from onrecord.frameworks.claude_agent_sdk import OnrecordSessionStore
+from onrecord.frameworks.claude_entries import neutral, reading
 from onrecord.log.readings import resolve
 from tests.e2e.clis import Claude
 from tests.e2e.modelserver import ModelServer
@@ -215,6 +216,105 @@ def test_the_event_loop_is_never_blocked(store):
 
     with never_blocked(store):
         asyncio.run(story())
+
+
+def test_where_a_session_of_the_sdk_is_kept_is_on_record(store):
+    """One that is kept in a session which exists is found there, listed, continued and deleted by every process."""
+    with store.open("order-42", agent="main") as plain, plain.turn() as turn:
+        turn.user("one")
+        turn.assistant("two")
+
+    async def story() -> None:
+        OnrecordSessionStore(store).keep_in("p", KEY["session_id"], "order-42")
+        ours: Any = OnrecordSessionStore(store)
+        assert [one["message"]["role"] for one in await ours.load(KEY)] == ["user", "assistant"]
+        assert [one["session_id"] for one in await ours.list_sessions("p")] == [KEY["session_id"]]
+        assert await ours.list_sessions("q") == []
+        await ours.append(KEY, [said("a", "three")])
+        other: Any = OnrecordSessionStore(store)
+        assert len(await other.load(KEY)) == 3
+        assert (await other.list_session_summaries("p"))[0]["data"]["first_prompt"] == "three"
+        await other.append(KEY, [said("b", "four", "assistant")])
+        other.keep_in("p", KEY["session_id"], "order-42")  # again: it changes nothing
+        assert [head.name for head in store.sessions()] == ["order-42"]
+        await other.delete(KEY)
+        assert await OnrecordSessionStore(store).load(KEY) is None
+        assert await OnrecordSessionStore(store).list_sessions("p") == []
+        other.keep_in("p", KEY["session_id"], "order-42")
+        assert len(await OnrecordSessionStore(store).load(KEY) or []) == 2
+
+    asyncio.run(story())
+    session = store.get("order-42")
+    assert [item["content"] for item in session.transcript().items] == ["one", "two"]
+    assert session.verify().ok
+
+
+def test_a_session_of_the_sdk_is_kept_in_one_place(store):
+    """It is not moved, no session keeps two of them, and the session must exist: nothing is written then."""
+    for name in ("here", "there"):
+        store.create(name)
+    ours = OnrecordSessionStore(store)
+    ours.keep_in("p", KEY["session_id"], "here")
+    size = store.find("here").position
+    for session, name, problem in (
+        (KEY["session_id"], "there", "is kept in session 'here' already .conflict.; continue it there"),
+        ("another", "here", "session 'here' keeps another conversation .* already .conflict.; keep this one in"),
+        ("another", "nowhere", "there is no session 'nowhere' .session_not_found."),
+    ):
+        with pytest.raises(ClaudeSDKError, match=problem):
+            OnrecordSessionStore(store).keep_in("p", session, name)
+    assert (store.find("here").position, store.find("there").position) == (size, 1)
+
+
+def test_turns_of_others_are_entries_of_the_chain(store):
+    """Each turn of another writer comes before the first entry that continues it; own entries stay word for word."""
+    asyncio.run(OnrecordSessionStore(store).append(KEY, [said("a", "one") | {"parentUuid": None}]))
+    (head,) = store.sessions()
+
+    def others_say(asked: str, answered: str) -> None:
+        with store.open(head.name, agent="main") as plain, plain.turn() as turn:
+            turn.system("a system prompt of another framework")
+            turn.user(asked)
+            turn.assistant("", tool_calls=[{"id": "c", "name": "look", "arguments": {"at": 1}}])
+            turn.tool("c", "seen")
+            turn.assistant(answered)
+
+    async def story() -> list[Any]:
+        loaded: Any = await OnrecordSessionStore(store).load(KEY)
+        for before, after in itertools.pairwise(loaded):
+            assert after["parentUuid"] == before["uuid"]
+        return [one["message"]["content"] for one in loaded]
+
+    others_say("two", "three")
+    turn = [
+        "two", [{"type": "tool_use", "id": "c", "name": "look", "input": {"at": 1}}],
+        [{"type": "tool_result", "tool_use_id": "c", "content": "seen"}], [{"type": "text", "text": "three"}],
+    ]  # fmt: skip
+    assert asyncio.run(story()) == ["one", *turn]
+    others_say("a turn that Claude has not read yet", "yes")
+    loaded: Any = asyncio.run(OnrecordSessionStore(store).load(KEY))
+    entry = said("b", "four") | {"parentUuid": loaded[4]["uuid"]}
+    asyncio.run(OnrecordSessionStore(store).append(KEY, [entry]))
+    assert asyncio.run(story())[:6] == ["one", *turn, "four"]
+    assert asyncio.run(story())[6] == "a turn that Claude has not read yet"
+
+
+def test_an_entry_that_continues_a_retracted_turn_continues_what_is_before_it(store):
+    """If another framework retracts what Claude continued, the chain is whole: nothing before it is lost."""
+    asyncio.run(OnrecordSessionStore(store).append(KEY, [said("a", "one") | {"parentUuid": None}]))
+    (head,) = store.sessions()
+    with store.open(head.name, agent="main") as plain, plain.turn() as turn:
+        turn.user("two")
+        turn.assistant("three")
+    loaded: Any = asyncio.run(OnrecordSessionStore(store).load(KEY))
+    entry = said("b", "four") | {"parentUuid": loaded[-1]["uuid"]}
+    asyncio.run(OnrecordSessionStore(store).append(KEY, [entry]))
+    with store.open(head.name, agent="main") as plain, plain.turn(base=0, rollback=1) as turn:
+        turn.user("another two")
+        turn.assistant("another three")
+    again: Any = asyncio.run(OnrecordSessionStore(store).load(KEY))
+    assert [one["message"]["content"] for one in again[:3]] == ["one", "four", "another two"]
+    assert [one["parentUuid"] for one in again] == [None, *[one["uuid"] for one in again[:-1]]]
 
 
 def test_the_real_command_line_resumes_from_our_store_after_a_kill(tmp_path):

@@ -25,6 +25,12 @@ def graph_on(saver: OnrecordSaver, answer: str) -> Any:
     return builder.compile(checkpointer=saver)
 
 
+def seen_by(saver: OnrecordSaver, given: list[Any]) -> list[str]:
+    """What a graph's state has when its model is called with these messages."""
+    state = graph_on(saver, "from the graph again").invoke({"messages": given}, {"configurable": {"thread_id": NAME}})
+    return [str(message.content) for message in state["messages"][:-1]]
+
+
 @pytest.fixture
 def store(tmp_path):
     with onrecord.connect(str(tmp_path / "x.db"), project="p") as found:
@@ -90,5 +96,72 @@ def test_each_framework_continues_what_the_others_began(store):
     transcript = ours.transcript()
     said = [item["content"] for turn in (*transcript.committed, *transcript.provisional) for item in turn.items]
     assert [text.partition(":")[0] for text in said if ": " in text] == ["one", "two", "three", "four", "five"]
-    assert [found.session.name for found in store.search("claude")] == [NAME]
+    assert {found.session.name for found in store.search("claude")} == {NAME}
     assert ours.verify().ok
+
+
+def test_messages_that_a_graph_was_given_of_others_are_not_said_twice(store):
+    """They are given until a state has them; the transcript, other frameworks and forks have each of them once."""
+    config: Any = {"configurable": {"thread_id": NAME}}
+    saver = OnrecordSaver(store)
+    graph_on(saver, "from the graph").invoke({"messages": [HumanMessage("one")]}, config)
+
+    def others_say(asked: str, answered: str) -> list[str]:
+        model = ScriptedModel([[assistant_message(answered)]])
+        asyncio.run(Runner.run(Agent(name="a", model=model), asked, session=OnrecordSession(NAME, store)))
+        return read_by(model)
+
+    others_say("two", "from the agents")
+    assert [one.content for one in messages_of_others(saver, NAME)] == ["two", "from the agents"]  # not passed in yet
+    first = ["one", "from the graph", "two", "from the agents", "three"]
+    assert seen_by(saver, [*messages_of_others(saver, NAME), HumanMessage("three")]) == first
+    assert messages_of_others(OnrecordSaver(store), NAME) == []
+    again = [*first, "from the graph again", "two"]
+    assert seen_by(OnrecordSaver(store), [*messages_of_others(saver, NAME), HumanMessage("two")]) == again
+    said = [*again, "from the graph again"]
+    assert [item["content"] for item in store.get(NAME).transcript().items] == said
+    assert others_say("four", "the end") == [*said, "four"]
+
+    saver.copy_thread(NAME, "copy")
+    assert [one.content for one in messages_of_others(saver, "copy")] == ["four", "the end"]
+    given = messages_of_others(saver, NAME)
+    graph_on(saver, "elsewhere").invoke({"messages": given}, {"configurable": {"thread_id": "another"}})
+    assert [item["content"] for item in store.get("another").transcript().items] == ["four", "the end", "elsewhere"]
+
+
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+DATA = f"data:image/png;base64,{DOT}"
+IMAGE = {"type": "image_url", "image_url": {"url": DATA}}
+
+
+@pytest.mark.parametrize(
+    "part", [IMAGE, {"type": "image", "base64": DOT, "mime_type": "image/png"}, {"type": "image", "url": DATA}]
+)
+def test_an_image_of_a_graph_is_an_image_for_the_others(store, part):
+    """It is in the transcript, openai-agents and the plain loop get it as an image, and the log has its data once."""
+    saver = OnrecordSaver(store)
+    asked: Any = [{"type": "text", "text": "what is this?"}, part]
+    graph_on(saver, "a dot").invoke({"messages": [HumanMessage(asked)]}, {"configurable": {"thread_id": NAME}})
+    session = store.get(NAME, agent="main")
+    said = session.transcript().items[0]["content"]
+    assert [one["type"] for one in said] == ["text", part["type"]]
+    source = {"type": "base64", "media_type": "image/png", "data": DOT}
+    assert session.messages("anthropic")[0]["content"][1] == {"type": "image", "source": source}
+    given: Any = asyncio.run(OnrecordSession(NAME, store).get_items())
+    assert given[0]["content"][1] == {"type": "input_image", "image_url": DATA, "detail": "auto"}
+    assert sum(str(event.data).count(DOT) for event in session.events()) == 1
+
+
+def test_an_image_of_others_is_an_image_for_a_graph(store):
+    """A graph gets it in the form of LangChain; where only texts are possible, it is a word and no base64."""
+    with store.open(NAME, agent="main") as plain, plain.turn() as turn:
+        turn.user([{"type": "text", "text": "what is this?"}, IMAGE])
+        turn.assistant("", tool_calls=[{"id": "c", "name": "look"}])
+        turn.add({"role": "tool", "call": "c", "content": [IMAGE]})
+        turn.assistant("a dot")
+    asked, call, result, answer = messages_of_others(OnrecordSaver(store), NAME)
+    assert asked.content == [{"type": "text", "text": "what is this?"}, IMAGE]
+    assert (call.content, result.content, answer.content) == ("", "[image]", "a dot")
+    given: Any = asyncio.run(OnrecordSession(NAME, store).get_items())
+    assert given[0]["content"][1] == {"type": "input_image", "image_url": DATA, "detail": "auto"}
+    assert given[2]["output"] == "[image]"

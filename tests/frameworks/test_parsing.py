@@ -54,12 +54,16 @@ def test_texts_of_entries_are_parsed_with_their_payload() -> None:
     assert parse(json.dumps(others).encode()) == others
 
 
+BASES = {"Conversation": {"all", "keys", "lines"}, "Placed": {"all", "placed"}}
+"""What the folds that adapters extend read themselves."""
+
+
 def test_every_field_that_a_fold_reads_is_parsed() -> None:
     """An adapter names every field of its payloads that its fold reads: one that is not named would read as missing."""
     classes = {}
     for module in FRAMEWORKS.glob("*.py"):
         for one in ast.parse(module.read_text()).body:
-            if isinstance(one, ast.ClassDef) and any(ast.unparse(base) == "Conversation" for base in one.bases):
+            if isinstance(one, ast.ClassDef) and any(ast.unparse(base) in BASES for base in one.bases):
                 classes[f"{module.stem}.{one.name}"] = _named(one), _read(one)
     assert len(classes) >= 8
     for name, (named, read) in classes.items():
@@ -67,7 +71,7 @@ def test_every_field_that_a_fold_reads_is_parsed() -> None:
 
 
 def _named(of: ast.ClassDef) -> set[str]:
-    (value,) = [one.value for one in of.body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "FIELDS"]
+    (value,) = [one.value for one in of.body if ast.unparse(one).startswith("FIELDS") and hasattr(one, "value")]
     named = set(ast.literal_eval(value))
     return named | {LINES} if "values" in named else named
 
@@ -89,5 +93,5 @@ def _read(of: ast.ClassDef) -> set[str]:
                     case ast.Compare(left=ast.Constant(value=str(name)), comparators=[ast.Name(id="data")]):
                         found.add(name)
             inherits = "super().fold(" in ast.unparse(method)
-            found |= {"all", "keys", "lines"} if inherits else set()
+            found |= BASES[ast.unparse(of.bases[0])] if inherits else set()
     return found

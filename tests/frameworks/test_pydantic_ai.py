@@ -414,3 +414,15 @@ def test_what_pydantic_ai_would_not_pass_is_refused(store):
     ours: Any = OnrecordConversationStore(store)
     with pytest.raises(UserError, match="this takes a Conversation or the result of a run, not NoneType"):
         asyncio.run(ours.save(None))
+
+
+def test_an_image_of_others_is_a_word(store):
+    """It is shown as what it is, with the text beside it; a prompt that is only an image is not empty."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    for asked in ([{"type": "text", "text": "what is this?"}, image], [image]):
+        with store.open("talk", agent="main") as plain, plain.turn() as turn:
+            turn.user(asked)
+            turn.assistant("a dot")
+    loaded: Any = asyncio.run(OnrecordConversationStore(store).load("talk"))
+    said = [part.content for message in loaded.messages for part in message.parts]
+    assert said == ["what is this?\n[image]", "a dot", "[image]", "a dot"]

@@ -242,3 +242,40 @@ def test_a_killed_tool_is_unresolved_and_does_not_run_again(tmp_path):
     again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
     assert "runs on record: 1 outcome unknown: ['pay']" in again
     assert (tmp_path / "payments.txt").read_text() == "order 42\n"
+
+
+def test_a_run_gets_what_others_said_and_it_is_said_once(store):
+    """Its program passes it on; snapshots have it then, and the transcript has each text once, an image as a word."""
+    given: list[list[str]] = []
+
+    async def answer(messages: list[Any], _info: Any) -> ModelResponse:
+        given.append([str(part.content) for message in messages for part in message.parts])
+        return ModelResponse(parts=[TextPart(f"read {len(messages)}")])
+
+    def loop_says(asked: str, answered: str) -> None:
+        with store.open("talk", agent="main") as plain, plain.turn() as turn:
+            url = {"url": "data:image/png;base64,AAAA"}
+            turn.user([{"type": "text", "text": asked}, {"type": "image_url", "image_url": url}])
+            turn.assistant(answered)
+
+    async def run(asked: str, *before: Any) -> None:
+        steps = OnrecordStepStore(store)
+        agent = Agent(FunctionModel(answer), capabilities=[StepPersistence(store=steps)])
+        history = [*before, *await steps.messages_of_others("talk")]
+        await agent.run(asked, conversation_id="talk", message_history=history)
+        assert await steps.messages_of_others("talk") == []
+
+    async def latest() -> list[Any]:
+        steps = OnrecordStepStore(store)
+        runs = await steps.list_runs(conversation_id="talk")
+        found: list[Any] = await continue_run(steps, run_id=runs[-1].run_id)
+        return found
+
+    loop_says("one", "two")
+    asyncio.run(run("three"))
+    loop_says("four", "five")
+    asyncio.run(run("six", *asyncio.run(latest())))
+    first = ["one\n[image]", "two", "three"]
+    assert given == [first, [*first, "read 3", "four\n[image]", "five", "six"]]
+    said = [item["content"] for item in store.get("talk").transcript().items if isinstance(item["content"], str)]
+    assert said == ["two", "three", "read 3", "five", "six", "read 7"]

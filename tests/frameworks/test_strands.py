@@ -96,9 +96,9 @@ def test_a_redacted_message_is_replaced_for_every_reader(store):
     again: Any = OnrecordRepository(store)
     assert again.read_message("s", "default", 0).to_message()["content"][0]["text"] == "[redacted]"
     assert again.read_message("s", "default", 1).message["content"] == [image]
-    assert [item["content"] for turn in store.get("s").transcript().provisional for item in turn.items] == [
-        "[redacted]"
-    ]
+    shown = store.get("s").transcript()
+    turns = (*shown.committed, *shown.provisional)
+    assert [item["content"] for turn in turns for item in turn.items] == ["[redacted]", "[image]"]
 
 
 def test_what_does_not_exist_is_said(store):

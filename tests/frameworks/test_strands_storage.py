@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from strands import Agent
 from strands.models import Model
+from strands.session.repository_session_manager import RepositorySessionManager
 from strands.session.snapshot_session_manager import SnapshotSessionManager
 from strands.types.exceptions import StorageError
 
 import onrecord
+from onrecord.frameworks.strands import OnrecordHooks, OnrecordRepository
 from onrecord.frameworks.strands_storage import OnrecordStorage
 from tests.frameworks.disks import full_disk
 from tests.frameworks.looping import never_blocked
@@ -94,6 +96,66 @@ def test_an_agent_resumes_and_each_message_is_kept_once(store):
     assert sum(len(event.data["lines"]) - 1 for event in kept) == 42
     said = [text for number in range(20) for text in (f"question {number}", f"read {number * 2 + 1}")]
     check_shared(store, "s", [*said, "and?", "read 41"])
+
+
+class Listener(Echo):
+    """Notes what it is given: texts, tools that were called and what they answered."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def stream(self, messages: Any, *_arguments: Any, **_more: Any) -> AsyncIterator[Any]:
+        """One answer."""
+        parts = [part for message in messages for part in message["content"]]
+        self.heard = [
+            part["text"] if "text" in part else part["toolUse"]["name"] if "toolUse" in part
+            else part["toolResult"]["content"][0]["text"]
+            for part in parts
+        ]  # fmt: skip
+        async for one in super().stream(messages):
+            yield one
+
+
+def heard(store: Any, kind: str, asked: str) -> list[str]:
+    """What the model of an agent in a new process is given."""
+    if kind == "repository":
+        sessions: Any = OnrecordRepository(store)
+        manager: Any = RepositorySessionManager(session_id="s", session_repository=sessions)
+    else:
+        sessions = OnrecordStorage(store)
+        manager = SnapshotSessionManager("s", storage=sessions, save_latest_on="message")
+    model = Listener()
+    Agent(model=model, session_manager=manager, callback_handler=None, hooks=[OnrecordHooks(sessions, "s")])(asked)
+    return model.heard
+
+
+def loop_says(store: Any, asked: str, answered: str) -> None:
+    """A turn of a plain loop, with a tool call and an image."""
+    with store.open("s", agent="main") as plain, plain.turn() as turn:
+        url = {"url": "data:image/png;base64,AAAA"}
+        turn.system("a system prompt of another framework")
+        turn.user([{"type": "text", "text": asked}, {"type": "image_url", "image_url": url}])
+        turn.assistant("", tool_calls=[{"id": "c", "name": "look", "arguments": {"at": 1}}])
+        turn.tool("c", "seen")
+        turn.assistant(answered)
+
+
+@pytest.mark.parametrize("kind", ["repository", "snapshots"])
+def test_an_agent_reads_what_others_said_and_it_is_said_once(store, kind):
+    """A session that a loop began and continues later: the model of each new agent has every turn, the transcript too."""
+    loop_says(store, "one", "two")
+    first = ["one", "[image]", "look", "seen", "two", "three"]
+    assert heard(store, kind, "three") == first
+    loop_says(store, "four", "five")
+    again = [*first, "read 5", "four", "[image]", "look", "seen", "five", "six"]
+    assert heard(store, kind, "six") == again
+    assert heard(store, kind, "seven") == [*again, "read 11", "seven"]
+    session = store.get("s", agent="main")
+    said = [item["content"] for item in session.transcript().items if isinstance(item["content"], str)]
+    assert [text for text in said if text and "system prompt" not in text] == [
+        "seen", "two", "three", "read 5", "seen", "five", "six", "read 11", "seven", "read 13",
+    ]  # fmt: skip
+    assert session.verify().ok
 
 
 def test_equal_messages_are_all_shown_and_a_redacted_one_is_not(store):

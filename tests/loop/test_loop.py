@@ -101,6 +101,24 @@ def test_another_handle_does_not_see_a_turn_that_is_open_elsewhere(store, sessio
         assert contents(store.get("work", agent="main").messages()) == []
 
 
+def test_a_handle_that_names_no_agent_reads_the_only_one(store, session):
+    """`store.get(name).messages()` is what the agent's own handle has; with several agents it says whom to name."""
+    assert store.get("work").messages() == []
+    say(session, "one", "1")
+    assert (
+        contents(store.get("work").messages()) == ["one", "1"] == contents(store.get("work", agent="main").messages())
+    )
+    assert store.get("work", agent="newcomer").messages() == []
+    with store.open("work", agent="second") as second:
+        say(second, "two", "2")
+    with pytest.raises(InvalidInput, match=r"turns of 2 agents \(main, second\)") as problem:
+        store.get("work").messages()
+    assert problem.value.hint == 'name one: store.get("work", agent="main")'
+    assert contents(store.get("work", agent="second").messages()) == ["two", "2"]
+    say(store.get("work"), "three", "3")
+    assert contents(store.get("work").messages()) == ["three", "3"]
+
+
 def test_a_turn_from_an_earlier_base_does_not_see_what_it_would_discard(session):
     """The messages of a retry end at the base it builds on."""
     say(session, "one", "1")

@@ -171,7 +171,7 @@ class AsyncSession(OwnSession):
         """The log itself: single events, the newest first, headers only, holds, erasure, leases."""
 
     async def messages(self, format: str = ..., *, tokens: int = ..., count: Counter = ..., system: str = ...) -> Messages:
-        """Exactly what to send to a model now, as in `Turn.messages`; the open turn of this handle is part of it."""
+        """What to send to a model now, as in `Turn.messages`. A handle without an agent reads the only one there is."""
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.log.items import make_item, make_result
 from onrecord.log.readings import condense, joined, reference, resolve, value_reference
+from onrecord.views.parts import text_of
 
 if TYPE_CHECKING:
     from onrecord.log.item_values import Item, ToolCall
@@ -68,13 +69,12 @@ def from_neutral(items: list[Item]) -> list[dict[str, Any]]:
     for item in items:
         if item.get("thinking"):
             continue
-        text = item.get("content")
-        said = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+        said = text_of(item.get("content"))
         if item["role"] == "tool":
             part = {"type": "function_result", "call_id": item["call"], "result": said}
             made.append(message_of("tool", [part]))
             continue
-        parts: list[dict[str, Any]] = [{"type": "text", "text": said}] if text else []
+        parts: list[dict[str, Any]] = [{"type": "text", "text": said}] if said else []
         parts += [
             {"type": "function_call", "call_id": call["id"], "name": call["name"],
              "arguments": call.get("arguments") or {}}

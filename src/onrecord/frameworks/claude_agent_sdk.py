@@ -22,28 +22,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord.aio import settled
 from onrecord.errors import InvalidInput, LogMoved, OnrecordError
+from onrecord.frameworks.claude_entries import entry_row, from_neutral, joined_in
 from onrecord.frameworks.conversation import (
     FORK,
     QUEUE,
-    Conversation,
     check_policy,
     check_store,
     check_type,
     new_keys,
-    read_row,
-    row,
     said_of,
     session_name,
 )
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, replay
 from onrecord.frameworks.parsing import parsed
+from onrecord.frameworks.placing import Placed, placed_in
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import theirs
 from onrecord.frameworks.writing import as_line
-from onrecord.log.items import make_item, to_items, without_verbatim
 from onrecord.log.names import NAME_LIMIT
-from onrecord.log.readings import REFERENCE, joined, reference
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -51,7 +48,6 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
-    from onrecord.log.item_values import Item, ToolCall
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
 
@@ -65,14 +61,14 @@ MIRROR_SECONDS = 2.0
 _POLL_SECONDS = 0.01
 _RECENT = 20
 _DIGEST = 10
-LISTED = "claude-agent-sdk.1"
+LISTED = "claude-agent-sdk.2"
 """The name under which what a list shows of a session is kept."""
 
 
-class Transcripts(Conversation):
+class Transcripts(Placed):
     """The transcripts of one session of the SDK: the main one (`""`) and those of its subagents."""
 
-    FIELDS = ("all", "keys", "lines", "subpath", "summary")
+    FIELDS = ("all", "keys", "lines", "placed", "subpath", "summary")
 
     def _forget(self) -> None:
         super()._forget()
@@ -86,6 +82,7 @@ class Transcripts(Conversation):
 
     def fold(self, event: Event, data: dict[str, Any]) -> None:
         """Fold one event of this session."""
+        super().fold(event, data)
         subpath = str(data.get("subpath", ""))
         if event.kind == "payload.retracted":
             for gone in [one for one in self.lines if data.get("all") or one == subpath]:
@@ -93,10 +90,22 @@ class Transcripts(Conversation):
                 self.known = {key for key in self.known if key[0] != gone}
             self.summary = None if data.get("all") else self.summary
             return
-        lines = data.get("lines") or []
-        self.lines.setdefault(subpath, []).extend(lines)
+        self.at = event.at
+        if "placed" in data:
+            return
+        self.lines.setdefault(subpath, []).extend(data.get("lines") or [])
         self.known |= {(subpath, key) for key in data.get("keys") or ()}
-        self.summary, self.at = data.get("summary", self.summary), event.at
+        self.summary = data.get("summary", self.summary)
+
+    def whole(self, subpath: str) -> list[dict[str, Any]] | None:
+        """A transcript with what others added to the session; None if there is none."""
+        lines = self.lines.get(subpath)
+        own = [parsed(line) for line in lines or ()]
+        if subpath or not (lines or self.placed):
+            return None if lines is None else own
+        if self._mixed:
+            own = joined_in(own, [from_neutral(turn, self.id) for turn in self.turns_of_others()])
+        return own or None
 
     def new_of(self, subpath: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The entries of a batch that are not on record; none if the whole batch was sent again."""
@@ -211,6 +220,7 @@ class OnrecordSessionStore:
                 found = Transcripts(
                     self.store, FRAMEWORK, session_id, name=name, agent=self._agent, on_conflict=self._on_conflict
                 )
+                found.place = name
                 self._sessions[both] = found
                 if len(self._sessions) > SESSIONS_KEPT:
                     self._sessions.popitem(last=False)
@@ -218,10 +228,13 @@ class OnrecordSessionStore:
             return found
 
     def keep_in(self, project_key: str, session_id: str, name: str) -> None:
-        """Keep a session of the SDK in a session that exists, for instance one that another framework began."""
+        """Keep a session of the SDK in a session that exists, for instance one that another framework began.
+
+        It is on record: every process that knows the id finds the session, and lists of the project have it.
+        """
         with _speaking():
-            kept = self.session(project_key, session_id)
-            kept.attach(self.store.get(name, agent=self._agent))
+            about = {"project_key": project_key, "session_id": session_id}
+            self.session(project_key, session_id).keep_in(name, _prefix(project_key), about)
 
     def _of(self, key: Any) -> tuple[Transcripts, str]:
         if not isinstance(key, dict) or not key.get("project_key") or not key.get("session_id"):
@@ -248,7 +261,7 @@ class OnrecordSessionStore:
             rows = [
                 made
                 for number, (entry, line) in enumerate(zip(new, lines, strict=True))
-                if (made := _row(number, keys[number], entry, line, lane))
+                if (made := entry_row(number, keys[number], entry, line, lane))
             ]
             more: dict[str, Any] = {"subpath": subpath} if subpath else {"summary": _summed(kept.summary, key, new)}
             first = {} if kept.lines else {"key": {name: str(one) for name, one in key.items()}}
@@ -271,20 +284,24 @@ class OnrecordSessionStore:
         kept, subpath = self._of(key)
         with kept.lock:
             kept.catch_up()
-            lines = kept.lines.get(subpath)
             kept.seen = kept.changed_at
-            return None if lines is None else [parsed(line) for line in lines]
+            return kept.whole(subpath)
 
     def _all(self, project_key: str) -> list[Any]:
         """The sessions of a project that have a main transcript: id, when it last changed, summary."""
         check_type(project_key, str, "a project_key that is text")
-        found = listed(self.store, LISTED, self._listed, _prefix(project_key))
-        return [one for head, one in found if head.parent is None]  # the id leads to the session, not to its forks
+        prefix = _prefix(project_key)
+        named = listed(self.store, LISTED, self._listed, prefix)
+        begun = [one for head, one in named if head.parent is None]  # the id leads to the session, not to its forks
+        found = begun + [one for _head, one in placed_in(self.store, FRAMEWORK, prefix, LISTED, self._listed)]
+        return sorted(found, key=lambda one: one[1], reverse=True)
 
     def _listed(self, session: Session, _head: Head) -> list[Any] | None:
         kept = Transcripts(self.store, FRAMEWORK, "-", name="-")
         id_ = replay(session, kept).get("conversation")
-        return [str(id_), kept.at // 1000, kept.summary] if "" in kept.lines else None
+        if kept.placed:
+            id_ = kept.placed["session_id"]
+        return [str(id_), kept.at // 1000, kept.summary] if "" in kept.lines or kept.placed else None
 
     def _summaries(self, project_key: str) -> list[Any]:
         return [
@@ -380,52 +397,3 @@ def _fold_of(_sdk: ModuleType) -> Callable[..., Any]:
         from claude_agent_sdk import fold_session_summary
     found: Callable[..., Any] = fold_session_summary
     return found
-
-
-def _row(number: int, key: str, entry: dict[str, Any], line: str, lane: str) -> Any:
-    """What an entry says, as a row of the reading; the usual forms without a search."""
-    quick = reading(entry) if "\\u" not in line else None  # an escape may be that of a lone surrogate
-    if quick is not None:
-        return read_row(number, key, quick, lane=lane)
-    said = neutral(entry)
-    return row(number, key, entry, said, lane=lane) if said else None
-
-
-def reading(entry: dict[str, Any]) -> list[Item] | None:
-    """What an entry says, with references to it; None if it has another form than text, tool calls and results."""
-    message = entry.get("message")
-    if entry.get("type") not in ("user", "assistant") or type(message) is not dict or entry.get("isMeta"):
-        return None
-    role, content, at = message.get("role"), message.get("content"), "/message/content"
-    if role not in ("user", "assistant") or not content:
-        return None
-    if type(content) is str:
-        return [{"role": role, "content": reference(at, content)}]
-    results: list[Item] = []
-    texts: list[Any] = []
-    calls: list[ToolCall] = []
-    for number, part in enumerate(content if type(content) is list else [None]):
-        match part:
-            case {"type": "text", "text": str(text)} if len(part) == 2:  # noqa: PLR2004 - nothing beside the text
-                texts.append(reference(f"{at}/{number}/text", text))
-            case {"type": "tool_use", "id": str(id_), "name": str(name), "input": dict()} if role == "assistant":
-                calls.append({"id": id_, "name": name, "arguments": {REFERENCE: f"{at}/{number}/input"}})
-            case {"type": "tool_result", "tool_use_id": str(call), "content": str(text)} if not part.get("is_error"):
-                results.append({"role": "tool", "call": call, "content": reference(f"{at}/{number}/content", text)})
-            case _:
-                return None
-    if len({call["id"] for call in calls}) != len(calls):
-        return None
-    return [*results, make_item(role, joined(texts, "\n"), calls)] if texts or calls else results
-
-
-def neutral(entry: dict[str, Any]) -> list[Item]:
-    """What an entry says, as neutral items; bookkeeping entries say nothing."""
-    message = entry.get("message")
-    if entry.get("type") not in ("user", "assistant") or not isinstance(message, dict) or entry.get("isMeta"):
-        return []
-    try:
-        items = to_items({"role": message.get("role"), "content": message.get("content")}, "anthropic")
-    except InvalidInput:
-        return []
-    return [without_verbatim(item) for item in items]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from onrecord import machine
 from onrecord.errors import InvalidInput, LeaseHeld, LogMoved, NameTaken, SessionNotFound, StoreBusy
+from onrecord.frameworks.others import said_by_others
 from onrecord.frameworks.parsing import VENDOR, parser_of
 from onrecord.frameworks.writing import payload_of
 from onrecord.log.events import tuple_new
@@ -28,12 +29,14 @@ from onrecord.log.names import check_name
 from onrecord.log.readings import BEGINS, condense, is_unicode, short_row
 from onrecord.session.session_store import SessionStore
 from onrecord.views.effects import KEY_LIMIT, effect_id
-from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript, well_formed
+from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from onrecord.frameworks.others import Said
     from onrecord.log.events import Draft, Event
+    from onrecord.log.head import Head
     from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
 
@@ -157,9 +160,13 @@ class Conversation:
     def _found(self) -> Session | None:
         """The session, if it is on record."""
         if self._session is None:
-            found = self.store.named(self.name)
+            found = self.located()
             self._session = self.store.handle(found.session, agent=self.agent) if found else None
         return self._session
+
+    def located(self) -> Head | None:
+        """The head of the session that has the name of this conversation."""
+        return self.store.named(self.name)
 
     def open(self) -> Session:
         """The session; made now if it does not exist."""
@@ -237,7 +244,7 @@ class Conversation:
     def catch_up(self) -> int:
         """Fold the events that were appended since, and return the position up to which everything is read."""
         with self.lock:
-            head = self.store.named(self.name) if self._session is None else self._session.log.head()
+            head = self.located() if self._session is None else self._session.log.head()
             if head is None:
                 return 0
             session = self._session = self._session or self.store.handle(head.session, agent=self.agent)
@@ -293,9 +300,11 @@ class Conversation:
 
     def of_others(self) -> list[tuple[int, list[Item]]]:
         """The committed turns that other writers added to the session: position and well-formed items of each."""
-        if not self._mixed:
-            return []
-        return [(turn.ended or turn.begun, well_formed(turn.items)) for turn in self._others.committed]
+        return [(turn.position, turn.items) for turn in self.turns_of_others()]
+
+    def turns_of_others(self) -> list[Said]:
+        """The same, with what copies of a turn are recognised by."""
+        return said_by_others(self._others) if self._mixed else []
 
     # Writing
 

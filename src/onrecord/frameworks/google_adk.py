@@ -16,6 +16,7 @@ from collections import OrderedDict
 from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import sha256
+from itertools import chain
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -27,20 +28,18 @@ from onrecord.frameworks.conversation import (
     FORK,
     FORKS_LIMIT,
     REFUSE,
-    Conversation,
-    Entry,
     check_type,
     row,
     said_of,
-    session_name,
 )
 from onrecord.frameworks.google_adk_events import copied, dumped, is_same, neutral, shares, split
+from onrecord.frameworks.google_adk_sessions import FRAMEWORK, Kept, prefix_of, short
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, opened_with, replay
+from onrecord.frameworks.placing import placed_in
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.frameworks.writing import as_line
-from onrecord.log.names import NAME_LIMIT
 
 with required("google-adk", "google", "2.13"):
     from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -62,78 +61,17 @@ if TYPE_CHECKING:
 
     from google.adk.sessions.base_session_service import GetSessionConfig
 
-    from onrecord.log.events import Draft, Event
+    from onrecord.log.events import Draft
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
 
 R = TypeVar("R")
 
-FRAMEWORK = "google-adk"
 SESSIONS_KEPT = 256
 """How many sessions a service keeps folded in memory."""
-LISTED = "google-adk.1"
+LISTED = "google-adk.2"
 """The name under which what a list shows of a session is kept."""
-_DIGEST = 8
-
-
-class Kept(Conversation):
-    """One session of ADK; or the state that sessions of a user, or of an app, share."""
-
-    FIELDS = ("at", "forked_as", "keys", "lines", "shared", "state")
-
-    def _forget(self) -> None:
-        super()._forget()
-        self._clear()
-        self.state: dict[str, Any] = {}
-        self.updated = 0.0
-        self.is_there = False
-        self.unshared: tuple[str, dict[str, Any]] | None = None
-        """The last event that changes shared state: its id and what it changes."""
-
-    def _clear(self) -> None:
-        self.lines: list[str] = []
-        """The events, as JSON text."""
-        self.times: list[float] = []
-        """When each of them was made."""
-        self._keys: list[str] = []
-        self._positions: list[int] = []
-        self._entries: dict[str, Entry] = {}
-        self._made = 0
-        """How many of the events are among the entries."""
-
-    @property
-    def entries(self) -> dict[str, Entry]:
-        """The events by their ids; made when someone asks, which a process that only resumes does not."""
-        for number in range(self._made, len(self._keys)):
-            key = self._keys[number]
-            self._entries[key] = Entry(key, self._positions[number], self.lines[number])
-        self._made = len(self._keys)
-        return self._entries
-
-    @entries.setter
-    def entries(self, entries: dict[str, Entry]) -> None:
-        self._entries = entries
-
-    def fold(self, event: Event, data: dict[str, Any]) -> None:
-        """Fold one event of this session."""
-        if event.kind == "payload.retracted":
-            self.state, self.is_there, self.unshared = {}, False, None
-            self._clear()
-            return
-        self.is_there = True
-        self.updated = data.get("at", self.updated)
-        if data.get("state"):
-            self.state |= data["state"]
-        for key, line in zip(data.get("keys") or (), data.get("lines") or (), strict=False):
-            self._keys.append(key)
-            self._positions.append(event.position)
-            self.lines.append(line)
-            self.times.append(self.updated)
-        if data.get("shared"):
-            self.unshared = event.id, data["shared"]
-        if isinstance(data.get("forked_as"), str):
-            self.id = data["forked_as"]
 
 
 class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK has an environment of its own
@@ -202,7 +140,10 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         if not all(isinstance(one, str) for one in (app_name, user_id, session_id)):
             raise InvalidInput("app_name, user_id and session_id must be text")
         about = [app_name, user_id, session_id.strip()]
-        return self._one(_prefix(app_name, user_id) + _short(about[2]), json.dumps(about))
+        name = prefix_of(app_name, user_id) + short(about[2])
+        found = self._one(name, json.dumps(about))
+        found.place = name
+        return found
 
     def _shared(self, app_name: str, user_id: str | None) -> Kept:
         kind = "adk-app" if user_id is None else "adk-user"
@@ -262,14 +203,8 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
             if not kept.is_there:
                 return None
             self._share(kept, app_name, user_id)
-            lines = kept.lines
-            if config and config.after_timestamp:
-                since = config.after_timestamp
-                lines = [line for line, made_at in zip(lines, kept.times, strict=True) if made_at >= since]
-            if config and config.num_recent_events is not None:
-                lines = lines[-config.num_recent_events :] if config.num_recent_events else []
-            validate = AdkEvent.__pydantic_validator__.validate_json  # as `model_validate_json`, found once
-            events = [validate(line) for line in lines]
+            since = (config and config.after_timestamp) or None
+            events = kept.events(since, config.num_recent_events if config else None)
             return self._session(kept, app_name, user_id, events)
 
     def _session(self, kept: Kept, app_name: str, user_id: str, events: list[Any]) -> AdkSession:
@@ -341,6 +276,18 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
                 return fork
         raise InvalidInput(f"session {old!r:.80} has {FORKS_LIMIT:,} forks", hint="delete some of them")
 
+    async def keep_in(self, *, app_name: str, user_id: str, session_id: str, name: str) -> None:
+        """Keep a session of ADK in a session that exists, for instance one that another framework began.
+
+        It is on record: `get_session` finds it in every process, and lists have it.
+        """
+
+        def keep() -> None:
+            kept = self.kept(app_name, user_id, session_id)
+            kept.keep_in(name, prefix_of(app_name, None), {"conversation": kept.id})
+
+        await _awaited(keep)
+
     @asynccontextmanager
     async def alone(self, *, app_name: str, user_id: str, session_id: str) -> AsyncIterator[str]:
         """Have the lease of a session: no other `alone` of it, in any process, runs meanwhile.
@@ -390,7 +337,11 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         check_type(user_id or "", str, "a user_id that is text")
         found: list[AdkSession] = []
         shared: dict[str, dict[str, Any]] = {}
-        for _head, (user, *own) in listed(self.store, LISTED, self._listed, _prefix(app_name, user_id)):
+        begun = listed(self.store, LISTED, self._listed, prefix_of(app_name, user_id))
+        elsewhere = placed_in(self.store, FRAMEWORK, prefix_of(app_name, None), LISTED, self._listed)
+        for _head, (user, *own) in chain(begun, elsewhere):
+            if user_id not in (None, user):
+                continue
             if user not in shared:
                 shared[user] = self._shared_state(app_name, user)
             found.append(_made(app_name, user, own, shared[user], []))
@@ -401,7 +352,7 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         """What a list has of a session: user, id, state, when and where it last changed; None if it is gone."""
         kept = Kept(self.store, FRAMEWORK, "[]", name="-")
         first = replay(session, kept).get("conversation") or "[]"
-        own = json.loads(first if kept.id == "[]" else kept.id)  # a fork says itself which one it is
+        own = json.loads(first if kept.id == "[]" else kept.id)  # a fork, or one that others began, says what it is
         return [*own[1:], kept.state, kept.updated, kept.changed_at] if kept.is_there and own else None
 
     def _delete(self, app_name: str, user_id: str, session_id: str) -> None:
@@ -466,19 +417,6 @@ def _made(app_name: str, user_id: str, own: Sequence[Any], shared: dict[str, Any
     )  # fmt: skip
     made._storage_update_marker = str(changed_at)  # noqa: SLF001  # as above
     return made
-
-
-def _prefix(app_name: str, user_id: str | None) -> str:
-    """How the names of an app's sessions begin; with a user, of that user's sessions."""
-    first = f"a{sha256(app_name.encode()).hexdigest()[:_DIGEST]}-"
-    return first if user_id is None else f"{first}{sha256(user_id.encode()).hexdigest()[:_DIGEST]}-"
-
-
-def _short(session_id: str) -> str:
-    if not session_id:
-        raise InvalidInput("a session id must have text")
-    name = session_name(session_id)
-    return name if len(name) + 2 * (_DIGEST + 1) + 1 <= NAME_LIMIT else session_name("x", session_id)[-16:]
 
 
 def _read(kept: Kept) -> dict[str, Any]:

@@ -6,19 +6,25 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
+from onrecord.frameworks.others import COPY
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.writing import as_line
 from onrecord.log.items import make_item
+from onrecord.views.parts import text_of
 
 with required("google-adk", "google", "2.13"):
+    from google.adk.events.event import Event as AdkEvent
     from google.adk.sessions.state import State
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 if TYPE_CHECKING:
-    from google.adk.events.event import Event as AdkEvent
-
+    from onrecord.frameworks.others import Said
     from onrecord.log.item_values import Item, ToolCall
+
+
+OTHERS = "another_agent"
+"""The author of what others answered."""
 
 
 def is_same(line: str, event: AdkEvent) -> bool:
@@ -76,9 +82,46 @@ def neutral(event: AdkEvent) -> list[Item]:
         elif part.function_call:
             one = part.function_call
             calls.append({"id": one.id or one.name, "name": one.name, "arguments": one.args or {}})
+        elif part.inline_data or part.file_data:
+            texts.append(f"[{(part.inline_data or part.file_data).mime_type or 'file'}]")
         elif part.function_response:
             answer = part.function_response
             content = json.dumps(to_jsonable_python(answer.response, fallback=str), ensure_ascii=False)
             results.append({"role": "tool", "call": answer.id or answer.name, "content": content})
     role = "user" if event.author == "user" else "assistant"
     return [*results, make_item(role, "\n".join(texts), calls)] if texts or calls else results
+
+
+def from_neutral(turn: Said, at: float) -> list[AdkEvent]:
+    """Events that say the same as a turn of another writer; equal ones each time.
+
+    ADK shows its models what an agent of another name did as a report: who said what, called which tool, and what it
+    answered. So the calls of others are never taken for calls that wait for a result.
+    """
+    names = {call["id"]: call["name"] for item in turn.items for call in item.get("tool_calls") or ()}
+    made: list[AdkEvent] = []
+    for number, item in enumerate(turn.items):
+        parts = _parts_of(item, names)
+        if not parts or item.get("thinking") or item["role"] == "system":
+            continue
+        author, role = ("user", "user") if item["role"] == "user" else (OTHERS, "model")
+        event = {
+            "id": turn.copy_id(number), "invocation_id": f"{COPY}{turn.mark}", "author": author, "timestamp": at,
+            "content": {"role": role, "parts": parts},
+        }  # fmt: skip
+        made.append(AdkEvent.model_validate(event))
+    return made
+
+
+def _parts_of(item: Item, names: dict[str, str]) -> list[dict[str, Any]]:
+    text = text_of(item.get("content"))
+    if item["role"] == "tool":
+        said = {"error" if item.get("error") else "result": text}
+        name = names.get(item["call"], "tool")
+        return [{"function_response": {"id": item["call"], "name": name, "response": said}}]
+    parts: list[dict[str, Any]] = [{"text": text}] if text else []
+    for call in item.get("tool_calls") or ():
+        arguments = call.get("arguments")
+        args = arguments if isinstance(arguments, dict) else {"arguments": arguments}
+        parts.append({"function_call": {"id": call["id"], "name": call["name"], "args": args}})
+    return parts

@@ -81,6 +81,9 @@ class Folded(Protocol):
     def remember(self, generation: Generation) -> None:
         """Keep what need not be encoded again."""
 
+    def repeats(self, message: BaseMessage) -> bool:
+        """Whether a message repeats a turn of another writer."""
+
 
 class Pooling:
     """New texts of one append: their numbers, and what they say."""
@@ -118,7 +121,7 @@ class Pooling:
         self.lines.append(text)
         if message is not None:
             said = neutral(message)
-            if said:
+            if said and not self.thread.repeats(message):
                 self.reading.append(row(len(self.lines) - 1, str(number), parsed(text), said))
             if message.id is not None and message.id not in self.thread.pool.known:
                 self.ids[number] = message.id

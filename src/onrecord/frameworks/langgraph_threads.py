@@ -29,10 +29,13 @@ from onrecord.frameworks.langgraph_steps import HEX, pooled_writes, step_of
 from onrecord.frameworks.langgraph_values import Pool, Values, fresh
 from onrecord.frameworks.listing import listed, opened_with
 from onrecord.frameworks.lists import Listed
+from onrecord.frameworks.others import mark_of
 from onrecord.log.names import ID_LIMIT, link_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from langchain_core.messages import BaseMessage
 
     from onrecord.frameworks.langgraph_puts import Put
     from onrecord.frameworks.langgraph_states import Key, Node, State
@@ -212,6 +215,11 @@ class Thread(Conversation):
         self.generations[id(generation.objects[0])] = generation
         if len(self.generations) > GENERATIONS_KEPT:
             self.generations.popitem(last=False)
+
+    def repeats(self, message: BaseMessage) -> bool:
+        """Whether a message repeats a turn of another writer, which is on record already."""
+        mark = mark_of(message.id)
+        return bool(mark) and any(turn.mark == mark for turn in self.turns_of_others())
 
     def text(self, text: str) -> Any:
         """The value that a text encodes."""

@@ -74,11 +74,15 @@ def aonce(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Awaitable[Any]
 
 
 def messages_of_others(saver: OnrecordSaver, thread_id: str) -> list[BaseMessage]:
-    """What other frameworks, loops and agents added to the session of a thread, as messages for its state."""
+    """What other frameworks, loops and agents added to the session of a thread, as messages for its state.
+
+    Each is given until a state has it: once passed to the graph, it is not given again, nor counted as said again.
+    """
     thread = called(partial(saver.thread, thread_id))
     with thread.lock:
         called(thread.catch_up)
-        return [message for _position, items in thread.of_others() for message in from_neutral(items)]
+        made = [message for turn in thread.turns_of_others() for message in from_neutral(turn)]
+        return [message for message in made if message.id not in thread.pool.known]
 
 
 def _thread_and_call(saver: OnrecordSaver, request: Any) -> tuple[Thread | None, str]:

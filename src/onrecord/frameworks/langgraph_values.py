@@ -42,6 +42,7 @@ from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.writing import as_line
 from onrecord.log.items import make_item, make_result
+from onrecord.views.parts import openai_content, text_of
 
 with required("langgraph", "langgraph langchain_core", "1.2"):
     from langchain_core.documents import Document
@@ -65,6 +66,7 @@ with required("langgraph", "langgraph langchain_core", "1.2"):
     from langgraph.types import Interrupt, Overwrite, Send
 
 if TYPE_CHECKING:
+    from onrecord.frameworks.others import Said
     from onrecord.log.item_values import Item, ToolCall
 
 TAG, VALUE, POOLED = "@", "v", "m"
@@ -166,6 +168,8 @@ class Pool:
 
 
 _EMPTY = Pool()
+_MEDIA_PARTS = ("image", "image_url", "input_image", "audio", "input_audio", "video", "file", "media")
+"""Parts of a message that are images or files, in the forms that LangChain passes on."""
 
 
 class Values:
@@ -416,12 +420,7 @@ def _as_tagged_text(value: Any) -> Any:
 
 def neutral(message: BaseMessage) -> list[Item]:
     """What a message says, as neutral items."""
-    content: Any = message.content
-    if isinstance(content, list):
-        texts = [part if isinstance(part, str) else part.get("text") for part in content]
-        text = "\n".join(one for one in texts if isinstance(one, str))
-    else:
-        text = content
+    text = _said(message.content)
     if isinstance(message, RemoveMessage):
         return []
     if isinstance(message, ToolMessage):
@@ -436,26 +435,36 @@ def neutral(message: BaseMessage) -> list[Item]:
     return [{"role": role, "content": text}]
 
 
-def from_neutral(items: list[Item]) -> list[BaseMessage]:
-    """Messages of LangChain that say the same as neutral items."""
+def _said(content: Any) -> Any:
+    """A content as text, or as parts if it has images or files."""
+    if not isinstance(content, list):
+        return content
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    if any(part.get("type") in _MEDIA_PARTS for part in parts):
+        return [part for part in parts if part.get("type") in (*_MEDIA_PARTS, "text")]
+    return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+
+
+def from_neutral(turn: Said) -> list[BaseMessage]:
+    """Messages of LangChain that say the same as a turn of another writer; their ids say which one they repeat."""
     made: list[BaseMessage] = []
-    for item in items:
+    for number, item in enumerate(turn.items):
         if item.get("thinking"):
             continue
-        content = item.get("content")
-        text = content if isinstance(content, str) else "" if content is None else json.dumps(content)
+        id_, text = turn.copy_id(number), text_of(item.get("content"))
         if item["role"] == "tool":
-            made.append(
-                ToolMessage(text, tool_call_id=item["call"], status="error" if item.get("error") else "success")
-            )
+            status: Any = "error" if item.get("error") else "success"
+            made.append(ToolMessage(text, tool_call_id=item["call"], status=status, id=id_))
         elif item["role"] == "assistant":
             calls = [
                 {"id": call["id"], "name": call["name"], "args": _as_dict(call.get("arguments")), "type": "tool_call"}
                 for call in item.get("tool_calls") or ()
             ]
-            made.append(AIMessage(text, tool_calls=calls))
+            made.append(AIMessage(text, tool_calls=calls, id=id_))
+        elif item["role"] == "user":
+            made.append(HumanMessage(openai_content(item.get("content")) or "", id=id_))
         else:
-            made.append((HumanMessage if item["role"] == "user" else SystemMessage)(text))
+            made.append(SystemMessage(text, id=id_))
     return made
 
 

@@ -8,7 +8,7 @@ from onrecord.frameworks.parsing import parser_of
 from onrecord.log.store import PAGE_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from onrecord.frameworks.conversation import Conversation
     from onrecord.log.head import Head
@@ -29,15 +29,21 @@ def listed(
     """
     last, limit = None, FIRST_PAGE
     while page := store.sessions(limit=limit, before=last):
-        wanted = [head for head in page if head.name.startswith(prefix)]
-        found = store.folded(wanted, view, lambda session, head: [fold(session, head)])
-        for head in wanted:
-            (one,) = found.get(head.session) or (None,)
-            if one is not None:
-                yield head, one
+        yield from what_is_made(store, [head for head in page if head.name.startswith(prefix)], view, fold)
         if len(page) < limit:
             return
         last, limit = page[-1], PAGE_LIMIT
+
+
+def what_is_made(
+    store: SessionStore, heads: Sequence[Head], view: str, fold: Callable[[Session, Head], Any]
+) -> Iterator[tuple[Head, Any]]:
+    """These sessions, each with what `fold` makes of it; None means: not listed."""
+    found = store.folded(heads, view, lambda session, head: [fold(session, head)])
+    for head in heads:
+        (one,) = found.get(head.session) or (None,)
+        if one is not None:
+            yield head, one
 
 
 def replay(session: Session, kept: Conversation) -> dict[str, Any]:

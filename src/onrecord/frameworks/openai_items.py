@@ -7,6 +7,7 @@ from gc import is_tracked
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
+from onrecord.views.parts import responses_content, text_of
 
 if TYPE_CHECKING:
     from onrecord.log.item_values import Item, ToolCall
@@ -71,10 +72,13 @@ def from_neutral(items: list[Item]) -> list[Any]:
         if item.get("thinking"):
             continue
         if item["role"] == "tool":
-            made.append({"type": "function_call_output", "call_id": item["call"], "output": _text(item)})
+            made.append(
+                {"type": "function_call_output", "call_id": item["call"], "output": text_of(item.get("content"))}
+            )
             continue
-        if _text(item):
-            made.append({"role": item["role"], "content": _text(item)})
+        if item.get("content"):
+            role = item["role"]
+            made.append({"role": role, "content": responses_content(item["content"], role)})
         made += [
             {
                 "type": "function_call", "call_id": call["id"], "name": call["name"],
@@ -87,11 +91,3 @@ def from_neutral(items: list[Item]) -> list[Any]:
 
 def _argument_text(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-
-
-def _text(item: Item) -> str:
-    content = item.get("content")
-    if isinstance(content, list):
-        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
-        return "\n".join(text for text in texts if isinstance(text, str))
-    return content if isinstance(content, str) else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.log.items import make_item, make_result
 from onrecord.log.readings import condense, joined, reference, resolve, value_reference
+from onrecord.views.parts import text_of
 
 if TYPE_CHECKING:
     from onrecord.log.item_values import Item, ToolCall
@@ -125,11 +126,7 @@ def _now() -> str:
 
 
 def _text(item: Item) -> str:
-    content = item.get("content")
-    if isinstance(content, list):
-        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
-        return "\n".join(text for text in texts if isinstance(text, str))
-    return content if isinstance(content, str) else ""
+    return text_of(item.get("content"))
 
 
 def carried_of(line: str) -> int:

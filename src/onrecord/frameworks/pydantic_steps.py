@@ -33,7 +33,7 @@ from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, opened_with, replay
 from onrecord.frameworks.lists import Listed
 from onrecord.frameworks.parsing import parsed
-from onrecord.frameworks.pydantic_messages import reading
+from onrecord.frameworks.pydantic_messages import carried_of, from_neutral, reading
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.frameworks.writing import as_line
@@ -53,6 +53,8 @@ with required("pydantic-ai-harness", "pydantic_ai pydantic_ai_harness pydantic",
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from pydantic_ai.messages import ModelMessage
 
     from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
@@ -119,6 +121,12 @@ class Steps(Conversation):
         self._digested = len(self.pool)
         return self._digests
 
+    def unread(self) -> list[dict[str, Any]]:
+        """Messages that say what others added and no snapshot has."""
+        carried = {carried_of(line) for line in self.pool.values()}
+        turns = [(position, items) for position, items in self.of_others() if position not in carried]
+        return [message for position, items in turns for message in from_neutral(items, position)]
+
     def _apply_effect(self, event: Event, data: dict[str, Any]) -> None:
         super()._apply_effect(event, data)
         record = data.get("record")
@@ -159,6 +167,21 @@ class OnrecordStepStore:
             kept = self.conversation(conversation_id)
         async with aalone(kept, _awaited):
             yield
+
+    async def messages_of_others(self, conversation_id: str) -> list[ModelMessage]:
+        """What other frameworks, loops and agents added to the session of a conversation, for the history of a run.
+
+        Each is given until a snapshot has it; in the transcript it is not counted again.
+        """
+
+        def read() -> list[ModelMessage]:
+            kept = self.conversation(conversation_id)
+            with kept.lock:
+                kept.catch_up()
+                found: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(kept.unread())
+                return found
+
+        return await _awaited(read)
 
     # The interface of the harness
 
@@ -312,10 +335,11 @@ class OnrecordStepStore:
             names = _names([known.get(line) or _digest(line) for line in lines])
             keep = _shared(kept.last.refs(), names)
             new = {name: at for at, name in enumerate(names) if name not in kept.pool}
+            others = {position for position, _items in kept.of_others()}
             rows = [
                 read_row(number, name, said)
                 for number, (name, at) in enumerate(new.items(), 1)
-                if (said := reading(parsed(lines[at])))
+                if carried_of(lines[at]) not in others and (said := reading(parsed(lines[at])))
             ]
             body = [as_line(about), *(lines[at] for at in new.values())]
             keys = [f"snapshot:{snapshot.run_id}:{len(kept.snapshots.get(snapshot.run_id, []))}", *new]

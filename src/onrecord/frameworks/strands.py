@@ -32,14 +32,17 @@ from onrecord.frameworks.conversation import (
     said_of,
 )
 from onrecord.frameworks.leasing import alone
+from onrecord.frameworks.others import mark_of
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.frameworks.writing import as_line
 from onrecord.log.items import make_item, make_result
+from onrecord.views.dialects import to_messages
+from onrecord.views.parts import text_of
 
 with required("strands", "strands", "1.62"):
-    from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider
+    from strands.hooks import AfterToolCallEvent, AgentInitializedEvent, BeforeToolCallEvent, HookProvider
     from strands.session.session_repository import SessionRepository
     from strands.types.exceptions import SessionException
     from strands.types.session import Session, SessionAgent, SessionMessage, decode_bytes_values
@@ -47,6 +50,8 @@ with required("strands", "strands", "1.62"):
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from onrecord.frameworks.conversation import Entry
+    from onrecord.frameworks.others import Said
     from onrecord.log.events import Draft
     from onrecord.log.item_values import Item, ToolCall
     from onrecord.session.session_store import SessionStore
@@ -61,6 +66,8 @@ RETRIED = 100
 DEFAULT_AGENT = "default"
 _SESSION = "session"
 _MESSAGE_FIELDS = frozenset(one.name for one in fields(SessionMessage))
+_MEDIA = ("image", "document", "video")
+"""Parts of a message that are files."""
 _BYTES = "__bytes_encoded__"
 """What Strands writes where a record has bytes."""
 
@@ -70,6 +77,9 @@ class Keeper(Protocol):
 
     def conversation(self, session_id: str) -> Conversation:
         """One session."""
+
+    def unread(self, session_id: str, agent: Any) -> list[Said]:
+        """The turns of other writers that an agent, as it was restored, does not have."""
 
 
 class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands has an environment of its own
@@ -207,13 +217,18 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
             _called(kept.catch_up)
             self._seen[session_id] = kept.changed_at
             self._opened.add((session_id, prefix))
-            rows = [
-                (int(key.removeprefix(prefix)), one.line) for key, one in kept.entries.items() if key.startswith(prefix)
-            ]
+            rows = [(int(key.removeprefix(prefix)), one) for key, one in kept.entries.items() if key.startswith(prefix)]
+            turns = kept.turns_of_others()
         rows.sort()
         end = None if limit is None else offset + limit
-        lines = [line for _number, line in rows[offset:end]]
-        return [_message(line, parsed(line)) for line in lines]
+        return [_message(one, parsed(one)) if isinstance(one, str) else one for one in _merged(rows, turns)[offset:end]]
+
+    def unread(self, session_id: str, agent: Any) -> list[Said]:
+        """The turns of other writers, if this agent is new to the session; else `list_messages` has them."""
+        removed = getattr(agent.conversation_manager, "removed_message_count", 0)
+        if removed or any(mark_of(one.get("tracking_id")) for one in agent.messages):
+            return []
+        return _turns(self.conversation(session_id))
 
     # Groups of agents
 
@@ -274,15 +289,25 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
 
 
 class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
-    """Puts both ends of every tool call on record; a call that happened, or may have happened, does not run again."""
+    """Puts both ends of every tool call on record; a call that happened, or may have happened, does not run again.
+
+    An agent that is new to a session which others began gets what they said.
+    """
 
     def __init__(self, sessions: Keeper, session_id: str) -> None:
         self._kept = sessions.conversation(session_id)
+        self._unread = partial(sessions.unread, session_id)
 
     def register_hooks(self, registry: Any, **_more: Any) -> None:
-        """Register before and after tool calls."""
+        """Register at the beginning of an agent, and before and after tool calls."""
+        registry.add_callback(AgentInitializedEvent, self._begin)
         registry.add_callback(BeforeToolCallEvent, self._before)
         registry.add_callback(AfterToolCallEvent, self._after)
+
+    def _begin(self, event: Any) -> None:
+        if not getattr(event.agent.model, "stateful", False):
+            turns = _called(partial(self._unread, event.agent))
+            event.agent.messages += [message for turn in turns for message in from_neutral(turn)]
 
     def _before(self, event: Any) -> None:
         use = event.tool_use
@@ -312,6 +337,26 @@ def _state_of(multi_agent: Any) -> tuple[str, dict[str, Any]]:
     if not hasattr(multi_agent, "serialize_state"):
         raise InvalidInput(f"this takes a group of agents, not {type(multi_agent).__name__}")
     return f"multi/{multi_agent.id}", multi_agent.serialize_state()
+
+
+def _turns(kept: Conversation) -> list[Said]:
+    """The turns of other writers, as of now."""
+    with kept.lock:
+        kept.catch_up()
+        return kept.turns_of_others()
+
+
+def _merged(rows: list[tuple[int, Entry]], turns: list[Said]) -> list[str | SessionMessage]:
+    """Messages by number, as text, and in between the turns of others: they have no numbers of their own."""
+    made: list[str | SessionMessage] = []
+    at, last = 0, -1
+    for number, entry in rows:
+        while at < len(turns) and turns[at].position < entry.position:
+            made += [SessionMessage(message, last) for message in from_neutral(turns[at])]
+            at += 1
+        made.append(entry.line)
+        last = number
+    return [*made, *(SessionMessage(message, last) for turn in turns[at:] for message in from_neutral(turn))]
 
 
 def _lane(key: str) -> str:
@@ -372,6 +417,8 @@ def neutral(message: dict[str, Any]) -> list[Item]:
     for part in message.get("content") or ():
         if "text" in part:
             texts.append(str(part["text"]))
+        elif kind := next((one for one in _MEDIA if one in part), ""):
+            texts.append(f"[{kind}]")
         elif "toolUse" in part:
             use = part["toolUse"]
             calls.append({"id": use["toolUseId"], "name": use["name"], "arguments": use.get("input")})
@@ -380,3 +427,28 @@ def neutral(message: dict[str, Any]) -> list[Item]:
             content = "\n".join(str(one.get("text", one)) for one in result.get("content") or ())
             results.append(make_result(result["toolUseId"], content, failed=result.get("status") == "error"))
     return [*results, make_item(message["role"], "\n".join(texts), calls)] if texts or calls else results
+
+
+def from_neutral(turn: Said) -> list[dict[str, Any]]:
+    """Messages of Strands that say the same as a turn of another writer; their ids say which one they repeat."""
+    items = [item for item in turn.items if item["role"] != "system"]  # an agent has a system prompt of its own
+    made = []
+    for number, message in enumerate(to_messages(items, "anthropic")):
+        content = message["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        said = [
+            {"role": message["role"], "content": [_part(one) for one in parts], "tracking_id": turn.copy_id(number)}
+        ]
+        made += said if parts else []
+    return made
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    match part:
+        case {"type": "tool_use"}:
+            return {"toolUse": {"toolUseId": part["id"], "name": part["name"], "input": part["input"]}}
+        case {"type": "tool_result"}:
+            status = "error" if part.get("is_error") else "success"
+            content = [{"text": text_of(part.get("content"))}]
+            return {"toolResult": {"toolUseId": part["tool_use_id"], "status": status, "content": content}}
+    return {"text": text_of([part])}

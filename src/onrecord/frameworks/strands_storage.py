@@ -34,6 +34,7 @@ from onrecord.frameworks.conversation import (
 )
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, replay
+from onrecord.frameworks.others import COPY, mark_of
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.frameworks.strands import DEFAULT_AGENT, neutral
@@ -47,6 +48,7 @@ with required("strands", "strands", "1.62"):
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from onrecord.frameworks.others import Said
     from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
@@ -106,6 +108,10 @@ class Values(Conversation):
             before = self.lists.get(key, [])
             self.lists[key] = before[: data["keep"]] + data["add"]
 
+    def copied(self) -> set[str]:
+        """The marks of the turns of other writers that snapshots have had."""
+        return {mark_of(json.loads(line).get("tracking_id")) for line in self.pool.values() if COPY in line}
+
     def value(self, key: str) -> bytes | None:
         """A value, byte for byte."""
         entry = self.entries.get(key)
@@ -150,6 +156,14 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
                     self._known.popitem(last=False)
             self._known.move_to_end(session_id)
             return found
+
+    def unread(self, session_id: str, agent: Any) -> list[Said]:
+        """The turns of other writers that no snapshot has; all of them for an agent that has no messages."""
+        kept = self.conversation(session_id)
+        with kept.lock:
+            kept.catch_up()
+            known = kept.copied() if agent.messages else set()
+            return [turn for turn in kept.turns_of_others() if turn.mark not in known]
 
     @asynccontextmanager
     async def alone(self, session_id: str) -> AsyncIterator[None]:
@@ -315,10 +329,11 @@ def _snapshot_drafts(kept: Values, key: str, whole: Any, link: str | None) -> li
     new = {digest: at for at, digest in enumerate(digests) if digest not in kept.pool}
     agent = key.split("/")[4] if key.count("/") > 4 else DEFAULT_AGENT  # noqa: PLR2004  # session/ID/scopes/agent/NAME/...
     lane = "" if agent == DEFAULT_AGENT else agent
+    others = {turn.mark for turn in kept.turns_of_others()}
     reading = [
         row(number, digest, messages[at], said, lane=lane)
         for number, (digest, at) in enumerate(new.items(), 1)
-        if (said := neutral(messages[at]))
+        if mark_of(messages[at].get("tracking_id")) not in others and (said := neutral(messages[at]))
     ]
     rest = {**whole, "data": {**whole["data"], "messages": []}}
     data = kept.kept(

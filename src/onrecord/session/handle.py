@@ -452,7 +452,7 @@ class Session(KeptViews):
     def messages(
         self, format: str = "neutral", *, tokens: int = 100_000, count: Counter = None, system: str = ""
     ) -> Messages:
-        """Exactly what to send to a model now, as in `Turn.messages`; the open turn of this handle is part of it."""
+        """What to send to a model now, as in `Turn.messages`. A handle without an agent reads the only one there is."""
         from onrecord.session import loop
 
         return loop.messages(self, format, tokens=tokens, count=count, system=system)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onrecord.errors import BudgetExceeded, InvalidInput
 from onrecord.log.codec import open_records
 from onrecord.log.items import to_items
-from onrecord.session.reading import recent_items
+from onrecord.session.reading import recent_items, speaker
 from onrecord.views.progress import stuck
 from onrecord.views.spend import LIMITS, Exhausted
 from onrecord.views.transcript import Transcript
@@ -155,7 +155,8 @@ def messages(session: Session, format: str, *, tokens: int, count: Counter, syst
     room = tokens - (counter(system) if system else 0)
     if turn is None or not turn.is_open:
         session.budget.check()
-        return moment.context(session, tokens=room, count=counter, bare=None).messages(format, system=system)
+        read = speaker(session)
+        return moment.context(read, tokens=room, count=counter, bare=None).messages(format, system=system)
     check(turn, before_call=True)
     resumed = turn.resumed > 0
     context = moment.context(session, tokens=room, count=counter, bare=None, kept=turn._opening, resumed=resumed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onrecord.errors import InvalidInput
 from onrecord.lean_typing import TYPE_CHECKING
 from onrecord.log.codec import open_records
 from onrecord.views.conversations import SUBLANE
@@ -22,10 +23,30 @@ if TYPE_CHECKING:
 _TELLING = (*TURN_KINDS, "tool.used")
 RECENT_TURNS = 5
 """How many of the last turns of each agent a note looks at."""
+AGENTS_SHOWN = 5
+"""How many agents an error names."""
 TAIL_LIMIT = 4_096
 """How many events a note looks at to find where the last turn of each agent at work began."""
 TAIL_PAGE = 32
 """How many events the first read from the end of a log fetches; each further read fetches twice as many."""
+
+
+def speaker(session: Session) -> Session:
+    """The handle whose agent's turns are meant: a handle that names no agent reads those of the only one there is."""
+    from onrecord.session.handle import DEFAULT_ACTOR, Session
+
+    if session.agent != DEFAULT_ACTOR or session.views.lanes.lane(DEFAULT_ACTOR)["turns"]:
+        return session
+    agents = sorted({turn.agent for turn in session.transcript() if SUBLANE not in turn.agent})
+    if len(agents) > 1 and DEFAULT_ACTOR not in agents:
+        shown = ", ".join(agents[:AGENTS_SHOWN]) + (", ..." if len(agents) > AGENTS_SHOWN else "")
+        raise InvalidInput(
+            f"session {session.name!r} has turns of {len(agents)} agents ({shown}), and this handle names none of them",
+            hint=f'name one: store.get("{session.name}", agent="{agents[0]}")',
+        )
+    if len(agents) != 1:
+        return session
+    return Session(session.store, session.id, agent=agents[0], clock=session.clock)
 
 
 def recent_turns(

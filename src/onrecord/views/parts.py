@@ -73,6 +73,9 @@ def _image(part: dict[str, Any]) -> Part | None:
         if source.get("type") == "base64":
             return Part(media_type=str(source.get("media_type")), data=str(source.get("data")))
         return _at(source.get("url"))
+    if kind == "image":  # LangChain's own forms
+        data = part.get("base64") or part.get("data")
+        return Part(media_type=str(part.get("mime_type")), data=data) if isinstance(data, str) else _at(part.get("url"))
     inline = part.get("inline_data") or part.get("inlineData")
     if isinstance(inline, dict):
         media_type = inline.get("mime_type") or inline.get("mimeType")
