@@ -348,7 +348,7 @@ def test_a_killed_tool_is_read_by_the_next_run_and_does_not_run_again(tmp_path):
     assert killed.returncode == -9, killed.stderr
     again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
     assert "on record: 3 messages" in again
-    assert "started, outcome unknown: the process ended before pay answered" in again
+    assert "started, outcome unknown: the run ended before pay answered" in again
     assert (tmp_path / "payments.txt").read_text() == "order 42\n"
 
 

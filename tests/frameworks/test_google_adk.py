@@ -218,7 +218,7 @@ def test_a_killed_tool_is_not_run_again_when_the_invocation_is_resumed(tmp_path)
     assert killed.returncode == -9, killed.stderr
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
-    assert "The bank said: started, outcome unknown: the process ended before pay answered" in done.stdout
+    assert "The bank said: started, outcome unknown: the run ended before pay answered" in done.stdout
     assert (tmp_path / "payments.txt").read_text() == "order 42\n"
 
 

@@ -25,7 +25,6 @@ from onrecord.errors import OnrecordError
 from onrecord.frameworks.conversation import (
     Conversation,
     check_store,
-    effect_key,
     read_row,
 )
 from onrecord.frameworks.leasing import aalone
@@ -35,6 +34,7 @@ from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.pydantic_messages import reading
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.tool_calls import effect_key
 from onrecord.frameworks.writing import as_line
 from onrecord.log.names import link_id
 from onrecord.views.effects import effect_id
