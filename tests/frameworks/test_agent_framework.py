@@ -17,17 +17,19 @@ from agent_framework import (
     ChatResponse,
     Content,
     Executor,
+    FunctionInvocationLayer,
     Message,
     WorkflowBuilder,
     WorkflowCheckpoint,
     WorkflowContext,
     WorkflowMessage,
     handler,
+    tool,
 )
 from agent_framework.exceptions import AgentException, WorkflowCheckpointException
 
 import onrecord
-from onrecord.frameworks.agent_framework import OnrecordCheckpointStorage, OnrecordHistoryProvider
+from onrecord.frameworks.agent_framework import OnrecordCheckpointStorage, OnrecordHistoryProvider, OnrecordMiddleware
 from tests.frameworks.disks import full_disk
 from tests.frameworks.sharing import check_shared
 from tests.stores import url_of
@@ -383,3 +385,47 @@ def test_what_the_framework_would_not_pass_is_refused(store):
         with pytest.raises(AgentException, match=f"this takes {words}"):
             asyncio.run(ours.save_messages("s", given))
     assert store.named("s") is None
+
+
+class OneId(FunctionInvocationLayer, BaseChatClient):  # type: ignore[misc]  # checked without agent-framework
+    """Calls the tool for each number of the prompt, always under the same id; says what the tool answered last."""
+
+    def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **_more: Any) -> Any:
+        async def answer() -> Any:
+            asked = max(number for number, one in enumerate(messages) if one.role == "user")
+            results = [
+                part.result for one in messages[asked:] for part in one.contents if part.type == "function_result"
+            ]
+            wanted = messages[asked].text.split()[len(results) :]
+            said = (
+                Content.from_function_call("call_0", "look", arguments={"n": int(wanted[0])})
+                if wanted
+                else Content.from_text(str(results[-1]))
+            )
+            return ChatResponse(messages=[Message("assistant", [said])])
+
+        return answer()
+
+
+def test_a_server_that_gives_every_call_the_same_id(tmp_path):
+    """Each call runs, once, and the model reads its own result: in one run, in the next, and in another process."""
+    ran: list[int] = []
+
+    @tool(approval_mode="never_require")
+    def look(n: int) -> str:
+        """Look."""
+        ran.append(n)
+        return f"saw {n}, look {len(ran)}"
+
+    async def ask(store: Any, *prompts: str) -> list[str]:
+        ours = OnrecordHistoryProvider(store)
+        agent: Any = Agent(OneId(), tools=[look], context_providers=[ours], middleware=[OnrecordMiddleware(ours)])
+        return [(await agent.run(one, session=agent.create_session(session_id="s"))).text for one in prompts]
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        assert asyncio.run(ask(store, "1 1 2", "2")) == ["saw 2, look 3", "saw 2, look 4"]
+        assert asyncio.run(ask(store, "2", "3")) == ["saw 2, look 5", "saw 3, look 6"]
+        assert list(store.get("s").effects.unknown()) == []
+        kept: Any = asyncio.run(OnrecordHistoryProvider(store).get_messages("s"))
+        results = [part.result for one in kept for part in one.contents if part.type == "function_result"]
+        assert results == [f"saw {n}, look {look}" for look, n in enumerate((1, 1, 2, 2, 2, 3), 1)]

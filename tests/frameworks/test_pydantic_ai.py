@@ -376,3 +376,33 @@ def test_what_pydantic_ai_would_not_pass_is_refused(store):
     ours: Any = OnrecordConversationStore(store)
     with pytest.raises(UserError, match="this takes a Conversation or the result of a run, not NoneType"):
         asyncio.run(ours.save(None))
+
+
+def test_a_server_that_gives_every_call_the_same_id(store):
+    """Each call of a run has its own result; a run that dies in a later call says of that one what is known."""
+    ran: list[int] = []
+
+    def model(messages: list[Any], _info: Any) -> Any:
+        results = [part.content for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+        wanted = [1, 1, 2, 3][len(results)]
+        return ModelResponse(parts=[ToolCallPart("look", {"n": wanted}, "call_0")])
+
+    async def story() -> Any:
+        agent: Any = Agent(FunctionModel(model), capabilities=[OnrecordCapability(fresh(store))])
+
+        @agent.tool_plain
+        def look(n: int) -> str:
+            if n == 3:
+                raise OSError("too dark")
+            ran.append(n)
+            return f"saw {n}, look {len(ran)}"
+
+        with pytest.raises(OSError, match="dark"):
+            await agent.run("look", conversation=Conversation(conversation_id="c"))
+        return await fresh(store).load("c")
+
+    told = asyncio.run(story())
+    assert ran == [1, 1, 2]
+    assert [part.content for message in told.messages for part in message.parts if part.part_kind == "tool-return"] == [
+        "saw 1, look 1", "saw 1, look 2", "saw 2, look 3", "failed: OSError: too dark",
+    ]  # fmt: skip

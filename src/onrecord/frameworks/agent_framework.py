@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 
 from onrecord.aio import settled
 from onrecord.errors import InvalidInput, LogMoved, NotFound, OnrecordError
-from onrecord.frameworks.agent_framework_messages import from_neutral, message_of, neutral, reading
+from onrecord.frameworks.agent_framework_messages import from_neutral, neutral, open_calls, reading, unsaved
 from onrecord.frameworks.agent_framework_values import Codec
 from onrecord.frameworks.conversation import (
     FORK,
@@ -42,7 +42,7 @@ from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
-from onrecord.frameworks.tool_calls import Effect, said_of
+from onrecord.frameworks.tool_calls import said_of
 from onrecord.frameworks.writing import as_line
 from onrecord.log.names import link_id
 
@@ -54,6 +54,7 @@ with required("agent-framework", "agent_framework", "1.23"):
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
+    from onrecord.frameworks.tool_calls import Effect
     from onrecord.log.events import Draft, Event
     from onrecord.session.session_store import SessionStore
 
@@ -485,25 +486,7 @@ def _history(kept: Conversation) -> list[dict[str, Any]]:
     ]
     parts += [(position, 0, from_neutral(items)) for position, items in others]
     if calls:
-        open_ = _open_calls(messages)
-        parts += [(one.position, 0, _unsaved(one, is_asked=one.call in open_)) for one in calls]
+        open_ = open_calls(messages)
+        parts += [(one.position, 0, unsaved(one, is_asked=one.call in open_)) for one in calls]
     parts.sort(key=lambda part: part[:2])
     return [message for _position, _number, messages in parts for message in messages]
-
-
-def _open_calls(messages: list[dict[str, Any]]) -> set[str]:
-    """The ids of the calls that these messages have without a result."""
-    open_: set[str] = set()
-    for part in (part for message in messages for part in message.get("contents") or ()):
-        if part.get("type") == "function_call":
-            open_.add(part.get("call_id"))
-        elif part.get("type") == "function_result":
-            open_.discard(part.get("call_id"))
-    return open_
-
-
-def _unsaved(effect: Effect, *, is_asked: bool) -> list[dict[str, Any]]:
-    """A tool call of a run that ended before it saved its result: the call and what is known of the result."""
-    call = {"type": "function_call", "call_id": effect.call, "name": effect.name, "arguments": effect.arguments or {}}
-    result = {"type": "function_result", "call_id": effect.call, "result": said_of(effect)}
-    return [*([] if is_asked else [message_of("assistant", [call])]), message_of("tool", [result])]

@@ -3,7 +3,8 @@
     session = OnrecordSession("refund-42", onrecord.connect())
     await Runner.run(agent, "Refund order 42", session=session, hooks=session.hooks())
 
-Items are kept word for word; `pop_item`, `clear_session` and compaction retract them by another event. `hooks()` puts
+Items are kept word for word; `pop_item`, `clear_session` and compaction retract what is shown by another event, also
+the turns of other writers, which stay in the record of the session. `hooks()` puts
 each tool call on record before the tool runs and its result after it, so that a run that was killed inside a tool is
 in the history of the next one: with the result if it is on record, else as "started, outcome unknown".
 """
@@ -109,11 +110,11 @@ class OnrecordSession:
             await _awaited(partial(self._add, items, wrapper))
 
     async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> TResponseInputItem | None:
-        """Retract the latest item and return it."""
+        """Retract the last item that `get_items` shows and return it; None if it shows none."""
         return await _awaited(partial(self._pop, wrapper))
 
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
-        """Retract every item. They stay in the log until they are erased."""
+        """Retract every item that `get_items` shows. They stay in the log until they are erased."""
         await _awaited(partial(self._clear, wrapper))
 
     async def _get_compaction_snapshot(self, limit: int, **_options: Any) -> _CompactionSnapshot | None:
