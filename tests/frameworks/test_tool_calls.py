@@ -44,7 +44,7 @@ def test_a_resumed_call_does_not_run_and_another_call_with_its_id_does(store):
 
 
 def test_a_call_whose_result_the_model_has_seen_is_a_new_one(store):
-    """A result among the entries, also one that was retracted since, or one that the run was told, ends a call."""
+    """A result among the entries, also one that was retracted since, or one that the run has, ends a call."""
     kept = talk(store)
     for number in range(3):
         assert talk(store).start_effect(CALL, "pay", {}) is None

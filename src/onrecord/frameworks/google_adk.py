@@ -444,7 +444,7 @@ class OnrecordPlugin(BasePlugin):  # type: ignore[misc]  # as above
 
 
 def _answer(known: Effect) -> dict[str, Any]:
-    """What the model is told instead of a second run."""
+    """What the model reads instead of the result of a second run."""
     return {"result": said_of(known)}
 
 
