@@ -340,8 +340,8 @@ class Conversation:
         """Record that a tool is about to run; return the effect instead if it happened, or may have happened.
 
         An id may come again with another call. It is the same call if its name and arguments are, and if the model has
-        not seen its result: no entry has it, and its key is not among those whose results the run of the caller has (`told`).
-        A caller that knows how many calls with this id the model saw `answered` says so.
+        not seen its result: no entry has it, and its key is not in `told`, those whose results the run of the caller
+        has. A caller that knows how many calls with this id the model saw `answered` says so.
         """
         with self.lock:
             self.catch_up()
