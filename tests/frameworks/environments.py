@@ -32,7 +32,11 @@ def notice(paths: list[str]) -> str:
     if not files or not any(FOLDER.is_relative_to(Path(path).resolve()) for path in paths):
         return ""
     known = tomllib.loads((FOLDER.parents[1] / "tools" / "frameworks.toml").read_text())
-    names = [name for name, about in known.items() if Path(about["ours"].split()[0]).name in files]
+    names = [
+        name
+        for name, about in known.items()
+        if not {Path(file).name for file in about["ours"].split()}.isdisjoint(files)
+    ]
     return f"not installed here, so not run: {', '.join(files)}. `./dev frameworks {' '.join(names)}` runs them."
 
 

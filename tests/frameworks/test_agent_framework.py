@@ -17,17 +17,19 @@ from agent_framework import (
     ChatResponse,
     Content,
     Executor,
+    FunctionInvocationLayer,
     Message,
     WorkflowBuilder,
     WorkflowCheckpoint,
     WorkflowContext,
     WorkflowMessage,
     handler,
+    tool,
 )
 from agent_framework.exceptions import AgentException, WorkflowCheckpointException
 
 import onrecord
-from onrecord.frameworks.agent_framework import OnrecordCheckpointStorage, OnrecordHistoryProvider
+from onrecord.frameworks.agent_framework import OnrecordCheckpointStorage, OnrecordHistoryProvider, OnrecordMiddleware
 from tests.frameworks.disks import full_disk
 from tests.frameworks.looping import never_blocked
 from tests.frameworks.refusing import check_refused
@@ -374,7 +376,7 @@ def test_a_killed_tool_is_read_by_the_next_run_and_does_not_run_again(tmp_path):
     assert killed.returncode == -9, killed.stderr
     again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
     assert "on record: 3 messages" in again
-    assert "started, outcome unknown: the process ended before pay answered" in again
+    assert "started, outcome unknown: the run ended before pay answered" in again
     assert (tmp_path / "payments.txt").read_text() == "order 42\n"
 
 
@@ -419,3 +421,47 @@ def test_an_image_of_others_is_a_word(store):
         turn.assistant("a dot")
     given = asyncio.run(OnrecordHistoryProvider(store).get_messages("talk"))
     assert [one.text for one in given] == ["what is this?\n[image]", "a dot"]
+
+
+class OneId(FunctionInvocationLayer, BaseChatClient):  # type: ignore[misc]  # checked without agent-framework
+    """Calls the tool for each number of the prompt, always under the same id; says what the tool answered last."""
+
+    def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **_more: Any) -> Any:
+        async def answer() -> Any:
+            asked = max(number for number, one in enumerate(messages) if one.role == "user")
+            results = [
+                part.result for one in messages[asked:] for part in one.contents if part.type == "function_result"
+            ]
+            wanted = messages[asked].text.split()[len(results) :]
+            said = (
+                Content.from_function_call("call_0", "look", arguments={"n": int(wanted[0])})
+                if wanted
+                else Content.from_text(str(results[-1]))
+            )
+            return ChatResponse(messages=[Message("assistant", [said])])
+
+        return answer()
+
+
+def test_a_server_that_gives_every_call_the_same_id(tmp_path):
+    """Each call runs, once, and the model reads its own result: in one run, in the next, and in another process."""
+    ran: list[int] = []
+
+    @tool(approval_mode="never_require")
+    def look(n: int) -> str:
+        """Look."""
+        ran.append(n)
+        return f"saw {n}, look {len(ran)}"
+
+    async def ask(store: Any, *prompts: str) -> list[str]:
+        ours = OnrecordHistoryProvider(store)
+        agent: Any = Agent(OneId(), tools=[look], context_providers=[ours], middleware=[OnrecordMiddleware(ours)])
+        return [(await agent.run(one, session=agent.create_session(session_id="s"))).text for one in prompts]
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        assert asyncio.run(ask(store, "1 1 2", "2")) == ["saw 2, look 3", "saw 2, look 4"]
+        assert asyncio.run(ask(store, "2", "3")) == ["saw 2, look 5", "saw 3, look 6"]
+        assert list(store.get("s").effects.unknown()) == []
+        kept: Any = asyncio.run(OnrecordHistoryProvider(store).get_messages("s"))
+        results = [part.result for one in kept for part in one.contents if part.type == "function_result"]
+        assert results == [f"saw {n}, look {look}" for look, n in enumerate((1, 1, 2, 2, 2, 3), 1)]

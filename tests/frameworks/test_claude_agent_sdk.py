@@ -412,3 +412,34 @@ def test_the_quick_reading_says_the_same(role, content):
     assert (quick is None) == ((role, content) in OTHERS)
     if quick is not None:
         assert resolve(entry, quick) == neutral(entry)
+
+
+def test_a_call_id_that_comes_again_is_another_call(store, tmp_path):
+    """A call that the hooks saw answered may come again; after a restart, one without a mirrored result may not."""
+
+    def hooks() -> tuple[Any, Any]:
+        made = OnrecordSessionStore(store).hooks(str(tmp_path))
+        return made["PreToolUse"][0].hooks[0], made["PostToolUse"][0].hooks[0]
+
+    async def asked(before: Any, order: int) -> str:
+        given = {"session_id": KEY["session_id"], "tool_name": "pay", "tool_input": {"order": order}}
+        found = await before({**given, "tool_use_id": "call_0"}, "call_0", None)
+        return str(found.get("hookSpecificOutput", {}).get("permissionDecisionReason", "runs"))
+
+    async def answered(after: Any, order: int) -> None:
+        given = {"session_id": KEY["session_id"], "tool_name": "pay", "tool_input": {"order": order}}
+        told = {"hook_event_name": "PostToolUse", "tool_response": f"paid {order}"}
+        await after({**given, **told, "tool_use_id": "call_0"}, "call_0", None)
+
+    async def story() -> None:
+        before, after = hooks()
+        for order in (1, 1, 2):
+            assert await asked(before, order) == "runs"
+            await answered(after, order)
+        assert await asked(before, 3) == "runs"
+        before, after = hooks()
+        assert await asked(before, 2) == "paid 2"
+        assert (await asked(before, 3)).startswith("started, outcome unknown")
+        assert await asked(before, 4) == "runs"
+
+    asyncio.run(story())

@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps.app import App
 from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
+from google.adk.models import BaseLlm, LlmResponse
+from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
 import onrecord
-from onrecord.frameworks.google_adk import OnrecordSessionService
+from onrecord.frameworks.google_adk import OnrecordPlugin, OnrecordSessionService
 from onrecord.frameworks.importing import take_in
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
@@ -220,7 +224,7 @@ def test_a_killed_tool_is_not_run_again_when_the_invocation_is_resumed(tmp_path)
     assert killed.returncode == -9, killed.stderr
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
-    assert "The bank said: started, outcome unknown: the process ended before pay answered" in done.stdout
+    assert "The bank said: started, outcome unknown: the run ended before pay answered" in done.stdout
     assert (tmp_path / "payments.txt").read_text() == "order 42\n"
 
 
@@ -435,3 +439,47 @@ def test_state_that_is_no_json_is_refused(service, store):
     with pytest.raises(ValueError, match="cannot be kept as JSON"):
         run(service.append_event(session, event(x=object())))
     assert run(service.get_session(app_name="a", user_id="u", session_id="s")).events == []
+
+
+class OneId(BaseLlm):  # type: ignore[misc]  # checked without ADK
+    """Calls the tool with what it is asked, always under the same id; says what the tool answered."""
+
+    async def generate_content_async(self, request: Any, stream: bool = False) -> Any:  # the signature of ADK
+        last = request.contents[-1].parts[-1]
+        if last.function_response:
+            part = types.Part(text=last.function_response.response["result"])
+        else:
+            part = types.Part(function_call=types.FunctionCall(id="call_0", name="look", args={"n": int(last.text)}))
+        yield LlmResponse(content=types.Content(role="model", parts=[part]))
+
+
+@pytest.mark.filterwarnings("ignore")  # those of ADK about its own experiments
+def test_a_server_that_gives_every_call_the_same_id(tmp_path):
+    """Each call runs, once, and the model reads its own result: in one process and in the next."""
+    ran: list[int] = []
+
+    def look(n: int) -> str:
+        """Look."""
+        ran.append(n)
+        return f"saw {n}, look {len(ran)}"
+
+    async def ask(store: SessionStore, *prompts: int) -> list[str]:
+        service = OnrecordSessionService(store)
+        if await service.get_session(**ONE) is None:
+            await service.create_session(**ONE)
+        agent = LlmAgent(name="looker", model=OneId(model="scripted"), tools=[look])
+        runner = Runner(
+            app=App(name="app", root_agent=agent, plugins=[OnrecordPlugin(service)]), session_service=service
+        )
+        said = []
+        for one in prompts:
+            message = types.Content(role="user", parts=[types.Part(text=str(one))])
+            async for event in runner.run_async(user_id="ada", session_id="s", new_message=message):
+                said += [part.text for part in (event.content.parts if event.content else None) or () if part.text]
+        return said
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        assert run(ask(store, 1, 1, 2)) == ["saw 1, look 1", "saw 1, look 2", "saw 2, look 3"]
+        assert run(ask(store, 2, 3)) == ["saw 2, look 4", "saw 3, look 5"]
+        (head,) = [head for head in store.sessions() if head.name.endswith("-s")]
+        assert list(store.get(head.name).effects.unknown()) == []

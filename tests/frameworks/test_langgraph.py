@@ -267,7 +267,7 @@ def test_a_tool_that_was_killed_does_not_run_again(tmp_path):
     assert killed.returncode == -9, killed.stderr
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "The bank said: started, outcome unknown: the process ended before pay answered" in done.stdout
+    assert "The bank said: started, outcome unknown: the run ended before pay answered" in done.stdout
     assert (tmp_path / "payments.txt").read_text() == "order 42\n"
 
 

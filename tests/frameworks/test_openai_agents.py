@@ -258,7 +258,7 @@ def test_a_killed_run_is_in_the_history_of_the_next_and_pays_once(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "the model reads: Refund order 42." in done.stdout
-    assert "the model reads: started, outcome unknown: the process ended before pay answered" in done.stdout
+    assert "the model reads: started, outcome unknown: the run ended before pay answered" in done.stdout
     assert (tmp_path / "payments.txt").read_text() == "order 42\n"
 
 

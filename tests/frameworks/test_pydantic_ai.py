@@ -381,7 +381,7 @@ def test_a_killed_tool_is_read_by_the_next_run_and_does_not_run_again(tmp_path):
     assert killed.returncode == -9, killed.stderr
     again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
     assert "on record: 3 messages" in again
-    assert "started, outcome unknown: the process ended before pay answered" in again
+    assert "started, outcome unknown: the run ended before pay answered" in again
     assert (tmp_path / "payments.txt").read_text() == "order 42\n"
 
 
@@ -426,3 +426,33 @@ def test_an_image_of_others_is_a_word(store):
     loaded: Any = asyncio.run(OnrecordConversationStore(store).load("talk"))
     said = [part.content for message in loaded.messages for part in message.parts]
     assert said == ["what is this?\n[image]", "a dot", "[image]", "a dot"]
+
+
+def test_a_server_that_gives_every_call_the_same_id(store):
+    """Each call of a run has its own result; a run that dies in a later call says of that one what is known."""
+    ran: list[int] = []
+
+    def model(messages: list[Any], _info: Any) -> Any:
+        results = [part.content for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+        wanted = [1, 1, 2, 3][len(results)]
+        return ModelResponse(parts=[ToolCallPart("look", {"n": wanted}, "call_0")])
+
+    async def story() -> Any:
+        agent: Any = Agent(FunctionModel(model), capabilities=[OnrecordCapability(fresh(store))])
+
+        @agent.tool_plain
+        def look(n: int) -> str:
+            if n == 3:
+                raise OSError("too dark")
+            ran.append(n)
+            return f"saw {n}, look {len(ran)}"
+
+        with pytest.raises(OSError, match="dark"):
+            await agent.run("look", conversation=Conversation(conversation_id="c"))
+        return await fresh(store).load("c")
+
+    told = asyncio.run(story())
+    assert ran == [1, 1, 2]
+    assert [part.content for message in told.messages for part in message.parts if part.part_kind == "tool-return"] == [
+        "saw 1, look 1", "saw 1, look 2", "saw 2, look 3", "failed: OSError: too dark",
+    ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Strands on our log. Upstream's 51 repository tests are run by `./dev frameworks strands`."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from functools import partial
@@ -8,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from strands import Agent, tool
+from strands.models import Model
+from strands.session.repository_session_manager import RepositorySessionManager
+from strands.session.snapshot_session_manager import SnapshotSessionManager
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 import onrecord
-from onrecord.frameworks.strands import OnrecordRepository
+from onrecord.frameworks.strands import OnrecordHooks, OnrecordRepository
+from onrecord.frameworks.strands_storage import OnrecordStorage
 from tests.frameworks.disks import full_disk
 from tests.frameworks.refusing import check_refused
 from tests.frameworks.sharing import check_shared
@@ -221,3 +227,59 @@ def test_what_strands_would_not_pass_is_refused(store):
     calls += [partial(ours.update_message, "s", "default", None), partial(ours.alone, 7)]
     asyncio.run(check_refused(SessionException, "invalid_input", *calls))
     assert store.get("s").head.position == before
+
+
+class OneId(Model):  # type: ignore[misc]  # checked without Strands
+    """Calls the tool with what it is asked, always under the same id; says what the tool answered."""
+
+    def update_config(self, **_config: Any) -> None:
+        """There is nothing to configure."""
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+    def structured_output(self, *_arguments: Any, **_more: Any) -> Any:
+        raise NotImplementedError
+
+    async def stream(self, messages: Any, *_arguments: Any, **_more: Any) -> Any:
+        last = messages[-1]["content"][-1]
+        yield {"messageStart": {"role": "assistant"}}
+        if "text" in last:
+            yield {"contentBlockStart": {"start": {"toolUse": {"name": "look", "toolUseId": "call_0"}}}}
+            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps({"n": int(last["text"])})}}}}
+        else:
+            yield {"contentBlockStart": {"start": {}}}
+            yield {"contentBlockDelta": {"delta": {"text": last["toolResult"]["content"][0]["text"]}}}
+        yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "tool_use" if "text" in last else "end_turn"}}
+
+
+@pytest.mark.parametrize("keeper", ["repository", "snapshots"])
+def test_a_server_that_gives_every_call_the_same_id(tmp_path, keeper):
+    """Each call runs, once, and the model reads its own result: in one process and in the next."""
+    ran: list[int] = []
+
+    @tool
+    def look(n: int) -> str:
+        """Look."""
+        ran.append(n)
+        return f"saw {n}, look {len(ran)}"
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+
+        def ask(*prompts: int) -> list[str]:
+            kept: Any = OnrecordRepository(store) if keeper == "repository" else OnrecordStorage(store)
+            manager = (
+                RepositorySessionManager(session_id="talk", session_repository=kept)
+                if keeper == "repository"
+                else SnapshotSessionManager("talk", storage=kept, save_latest_on="invocation")
+            )
+            agent = Agent(
+                model=OneId(), tools=[look], session_manager=manager, hooks=[OnrecordHooks(kept, "talk")],
+                callback_handler=None,
+            )  # fmt: skip
+            return [str(agent(str(one))).strip() for one in prompts]
+
+        assert ask(1, 1, 2) == ["saw 1, look 1", "saw 1, look 2", "saw 2, look 3"]
+        assert ask(2, 3) == ["saw 2, look 4", "saw 3, look 5"]
+        assert list(store.get("talk").effects.unknown()) == []

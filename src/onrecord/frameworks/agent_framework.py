@@ -24,26 +24,25 @@ from weakref import WeakKeyDictionary
 
 from onrecord.aio import settled
 from onrecord.errors import InvalidInput, LogMoved, NotFound, OnrecordError
-from onrecord.frameworks.agent_framework_messages import from_neutral, message_of, neutral, reading
+from onrecord.frameworks.agent_framework_messages import from_neutral, neutral, open_calls, reading, unsaved
 from onrecord.frameworks.agent_framework_values import Codec
 from onrecord.frameworks.conversation import (
     FORK,
     QUEUE,
     REFUSE,
     Conversation,
-    Effect,
     check_policy,
     check_store,
     check_type,
     new_keys,
     read_row,
     row,
-    said_of,
 )
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.tool_calls import said_of
 from onrecord.frameworks.writing import as_line
 from onrecord.log.names import link_id
 
@@ -55,6 +54,7 @@ with required("agent-framework", "agent_framework", "1.23"):
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
+    from onrecord.frameworks.tool_calls import Effect
     from onrecord.log.events import Draft, Event
     from onrecord.session.session_store import SessionStore
 
@@ -73,6 +73,8 @@ class _Run:
 
     def __init__(self, kept: Conversation, seen: int, inputs: list[Any]) -> None:
         self.kept, self.seen, self.inputs = kept, seen, inputs
+        self.told: set[str] = set()
+        """The tool calls whose results the run was given; they are saved when it ends."""
         self.early: list[str] = []
         """The keys of its prompt, if that was kept before a tool ran."""
 
@@ -202,7 +204,16 @@ class OnrecordHistoryProvider(HistoryProvider):  # type: ignore[misc]  # agent-f
                 keys = new_keys(len(records))
                 kept.write(lambda: [kept.draft("payload.kept", _payload(kept, records, keys))])
                 run.early, run.seen = keys, max(kept.changed_at, 1)
-            return kept.start_effect(call, name, arguments)
+            return kept.start_effect(call, name, arguments, told=run.told if run else ())
+
+    def finish_tool(self, session_id: str | None, call: str, arguments: Any, **outcome: Any) -> None:
+        """Put the end of a tool call on record."""
+        kept = self.conversation(session_id)
+        with kept.lock:
+            run = self._latest.get(kept.id)
+            key = kept.finish_effect(call, arguments, **outcome)
+            if run:
+                run.told.add(key)
 
 
 class OnrecordMiddleware(FunctionMiddleware):  # type: ignore[misc]  # as above
@@ -224,7 +235,7 @@ class OnrecordMiddleware(FunctionMiddleware):  # type: ignore[misc]  # as above
         if known is not None:
             context.result = said_of(known)
             return
-        finish = partial(self._history.conversation(session).finish_effect, call)
+        finish = partial(self._history.finish_tool, session, call, arguments)
         try:
             await call_next()
         except Exception as problem:
@@ -468,21 +479,15 @@ def _history(kept: Conversation) -> list[dict[str, Any]]:
     """Own messages word for word, turns of other writers translated, and tool calls that were never saved."""
     messages: list[dict[str, Any]] = [parsed(one.line) for one in kept.entries.values()]
     others = kept.of_others()
-    if not others and not kept.effects:
+    calls = kept.unanswered()
+    if not others and not calls:
         return messages
     parts: list[tuple[int, int, list[Any]]] = [
         (one.position, number, [messages[number]]) for number, one in enumerate(kept.entries.values())
     ]
     parts += [(position, 0, from_neutral(items)) for position, items in others]
-    if kept.effects:
-        saved = {part.get("call_id") for message in messages for part in message.get("contents") or ()}
-        parts += [(one.position, 0, _unsaved(one)) for one in kept.effects.values() if one.call not in saved]
+    if calls:
+        open_ = open_calls(messages)
+        parts += [(one.position, 0, unsaved(one, is_asked=one.call in open_)) for one in calls]
     parts.sort(key=lambda part: part[:2])
     return [message for _position, _number, messages in parts for message in messages]
-
-
-def _unsaved(effect: Effect) -> list[dict[str, Any]]:
-    """A tool call of a run that ended before it saved anything: the call and what is known of its result."""
-    call = {"type": "function_call", "call_id": effect.call, "name": effect.name, "arguments": effect.arguments or {}}
-    result = {"type": "function_result", "call_id": effect.call, "result": said_of(effect)}
-    return [message_of("assistant", [call]), message_of("tool", [result])]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from onrecord.frameworks.tool_calls import said_of
 from onrecord.log.items import make_item, make_result
 from onrecord.log.readings import condense, joined, reference, resolve, value_reference
 from onrecord.views.parts import text_of
 
 if TYPE_CHECKING:
+    from onrecord.frameworks.tool_calls import Effect
     from onrecord.log.item_values import Item, ToolCall
 
 
@@ -82,3 +84,21 @@ def from_neutral(items: list[Item]) -> list[dict[str, Any]]:
         ]  # fmt: skip
         made.append(message_of(item["role"], parts))
     return made
+
+
+def open_calls(messages: list[dict[str, Any]]) -> set[str]:
+    """The ids of the calls that these messages have without a result."""
+    open_: set[str] = set()
+    for part in (part for message in messages for part in message.get("contents") or ()):
+        if part.get("type") == "function_call":
+            open_.add(part.get("call_id"))
+        elif part.get("type") == "function_result":
+            open_.discard(part.get("call_id"))
+    return open_
+
+
+def unsaved(effect: Effect, *, is_asked: bool) -> list[dict[str, Any]]:
+    """A tool call of a run that ended before it saved its result: the call and what is known of the result."""
+    call = {"type": "function_call", "call_id": effect.call, "name": effect.name, "arguments": effect.arguments or {}}
+    result = {"type": "function_result", "call_id": effect.call, "result": said_of(effect)}
+    return [*([] if is_asked else [message_of("assistant", [call])]), message_of("tool", [result])]

@@ -30,7 +30,6 @@ from onrecord.frameworks.conversation import (
     check_store,
     check_type,
     new_keys,
-    said_of,
     session_name,
 )
 from onrecord.frameworks.leasing import aalone
@@ -39,6 +38,7 @@ from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.placing import Placed, placed_in
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import theirs
+from onrecord.frameworks.tool_calls import said_of
 from onrecord.frameworks.writing import as_line
 from onrecord.log.names import NAME_LIMIT
 
@@ -182,12 +182,12 @@ class OnrecordSessionStore:
             from claude_agent_sdk import HookMatcher, project_key_for_directory
 
         project = project_key_for_directory(directory or str(Path.cwd()))
+        told: set[str] = set()  # of these calls Claude has the results, also if they are not mirrored yet
 
         async def before(given: Any, call: str | None, _context: Any) -> dict[str, Any]:
             kept = self.session(project, str(given["session_id"]))
-            known = await _awaited(
-                partial(kept.start_effect, call or given["tool_use_id"], given["tool_name"], given.get("tool_input"))
-            )
+            start = partial(kept.start_effect, call or given["tool_use_id"], given["tool_name"], told=told)
+            known = await _awaited(partial(start, given.get("tool_input")))
             if known is None:
                 if self._flushes is not False:
                     self._flushes = await _mirrored(kept, call or given["tool_use_id"]) or self._flushes or False
@@ -199,7 +199,8 @@ class OnrecordSessionStore:
             kept = self.session(project, str(given["session_id"]))
             error = given.get("error") if given["hook_event_name"] == "PostToolUseFailure" else None
             result = json.loads(json.dumps(given.get("tool_response"), default=str))
-            await _awaited(partial(kept.finish_effect, call or given["tool_use_id"], result=result, error=error))
+            finish = partial(kept.finish_effect, call or given["tool_use_id"], given.get("tool_input"))
+            told.add(await _awaited(partial(finish, result=result, error=error)))
             return {}
 
         return {

@@ -16,6 +16,7 @@ import os
 import time
 from contextlib import suppress
 from hashlib import sha256
+from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -23,18 +24,20 @@ from onrecord import machine
 from onrecord.errors import InvalidInput, LeaseHeld, LogMoved, NameTaken, SessionNotFound, StoreBusy
 from onrecord.frameworks.others import said_by_others
 from onrecord.frameworks.parsing import VENDOR, parser_of
+from onrecord.frameworks.tool_calls import EFFECT_KINDS, ToolCalls
 from onrecord.frameworks.writing import payload_of
 from onrecord.log.events import tuple_new
 from onrecord.log.names import check_name
-from onrecord.log.readings import BEGINS, condense, is_unicode, short_row
+from onrecord.log.readings import BEGINS, condense, is_unicode, rows_of, short_row
 from onrecord.session.session_store import SessionStore
-from onrecord.views.effects import KEY_LIMIT, effect_id
+from onrecord.views.effects import effect_id
 from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from onrecord.frameworks.others import Said
+    from onrecord.frameworks.tool_calls import Effect
     from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
     from onrecord.log.item_values import Item
@@ -49,8 +52,7 @@ FORKS_LIMIT = 1_000
 """How many forks of one session get a name from it."""
 _SLUG = 40
 _DIGEST = 16
-_KINDS = (*TURN_KINDS, "effect.started", "effect.finished")
-_OUTCOME_UNKNOWN = "started, outcome unknown: the process ended before {name} answered; check before you repeat it"
+_KINDS = (*TURN_KINDS, *EFFECT_KINDS)
 
 
 class Entry(NamedTuple):
@@ -60,19 +62,6 @@ class Entry(NamedTuple):
     position: int
     line: str
     """The entry as JSON text, word for word."""
-
-
-class Effect(NamedTuple):
-    """A tool call on record, whose entry may not have arrived yet."""
-
-    call: str
-    name: str
-    arguments: Any
-    position: int
-    outcome: dict[str, Any] | None
-    """None while its result is not on record."""
-    number: int = 1
-    """How often it was tried: a call that failed may be tried again."""
 
 
 def session_name(*parts: str) -> str:
@@ -142,7 +131,9 @@ class Conversation:
         self.changed_at = 0
         """Where an entry was last added or retracted."""
         self.entries: dict[str, Entry] = {}
-        self.effects: dict[str, Effect] = {}
+        self.calls = ToolCalls(self.framework)
+        self._looked = 0
+        """Up to where it is known which tool calls were answered."""
         self._others = Transcript()
         self._mixed = False
 
@@ -266,7 +257,7 @@ class Conversation:
         if kind in SHARED_KINDS and data.get(VENDOR) == self.framework:  # nearly all events of a conversation
             self.changed_at = event.position
             self.fold(event, data)
-        elif kind in ("effect.started", "effect.finished"):
+        elif kind in EFFECT_KINDS:
             self._apply_effect(event, data)
         else:
             if kind not in ("agent.joined", "agent.left"):
@@ -286,17 +277,8 @@ class Conversation:
                 self.entries.pop(key, None)
 
     def _apply_effect(self, event: Event, data: dict[str, Any]) -> None:
-        call = _call_of(str(data.get("key", "")), self.framework)
-        known = self.effects.get(call)
-        if not call:
-            return
-        if event.kind == "effect.started":
-            number = known.number + 1 if known else 1
-            self.effects[call] = Effect(
-                call, str(data.get("name", "")), data.get("arguments"), event.position, None, number
-            )
-        elif known:
-            self.effects[call] = known._replace(outcome=data)
+        """Fold one end of a tool call."""
+        self.calls.apply(event, data)
 
     def of_others(self) -> list[tuple[int, list[Item]]]:
         """The committed turns that other writers added to the session: position and well-formed items of each."""
@@ -358,65 +340,81 @@ class Conversation:
 
     # Tool calls
 
-    def effect_of(self, call: str) -> Effect | None:
-        """The tool call with this id, if it is on record."""
-        return self.effects.get(_call_of(effect_key(self.framework, call), self.framework))
+    def start_effect(
+        self, call: str, name: str, arguments: Any, *, told: Collection[str] = (), answered: int | None = None
+    ) -> Effect | None:
+        """Record that a tool is about to run; return the effect instead if it happened, or may have happened.
 
-    def start_effect(self, call: str, name: str, arguments: Any) -> Effect | None:
-        """Record that a tool is about to run; return the effect instead if it happened, or may have happened."""
-        key = effect_key(self.framework, call)
+        An id may come again with another call. It is the same call if its name and arguments are, and if the model has
+        not seen its result: no entry has it, and its key is not in `told`, those whose results the run of the caller
+        has. A caller that knows how many calls with this id the model saw `answered` says so.
+        """
         with self.lock:
             self.catch_up()
-            known = self.effects.get(_call_of(key, self.framework))
-            if known is not None and not _has_failed(known):
-                return known
-            number = known.number + 1 if known else 1
-            session = self.open()
-            data = {"key": key, "name": name, "arguments": arguments}
-            draft = self.draft("effect.started", data, id=effect_id(key, "started", number))
-            event = session.log.append(draft, fenced=session.lease is not None)[0]
-            self.catch_up()
-            # Another process may have started it first: then the event on record is not ours.
-            mine = event.payload_hash == draft.payload_hash
-            return None if mine else self.effects.get(_call_of(key, self.framework))
+            known: list[Effect] = []
 
-    def finish_effect(self, call: str, *, result: Any = None, error: str | None = None) -> None:
-        """Record what the tool answered."""
-        key = effect_key(self.framework, call)
-        data = {"key": key, "ok": error is None, "result": result, "error": error}
+            def start() -> list[Draft]:
+                self._look_for_answers()
+                open_ = self.calls.waiting(call) if answered is None else self.calls.uses(call)[answered:]
+                same = (one for one in open_ if one.key not in told and self._is_same(one, name, arguments))
+                known[:] = islice(same, 1)
+                if known and not known[0].has_failed:
+                    return []
+                key, number = (known[0].key, known[0].number + 1) if known else (self.calls.next_key(call), 1)
+                known.clear()
+                return [self._beginning(key, number, call, name, arguments)]
+
+            self.write(start)
+            return known[0] if known else None
+
+    def begin_effect(self, call: str, name: str, arguments: Any) -> None:
+        """Record that a tool runs now, whatever is on record: for hooks that cannot prevent it."""
         with self.lock:
-            known = self.effects.get(_call_of(key, self.framework))
-            id_ = effect_id(key, "finished", known.number if known else 1)
-            session = self.open()
-            session.log.append(self.draft("effect.finished", data, id=id_))
             self.catch_up()
+            self.write(lambda: [self._beginning(self.calls.next_key(call), 1, call, name, arguments)])
 
+    def finish_effect(self, call: str, arguments: Any, *, result: Any = None, error: str | None = None) -> str:
+        """Record what the tool answered, and return the key of the effect; nothing if it has its result."""
+        with self.lock:
+            self.catch_up()
+            running = [one for one in self.calls.uses(call) if one.outcome is None]
+            if len(running) > 1:
+                running = [one for one in running if self._is_same(one, one.name, arguments)] or running
+            if not running:
+                return ""
+            known = running[-1]
+            data = {"key": known.key, "ok": error is None, "result": result, "error": error}
+            draft = self.draft("effect.finished", data, id=effect_id(known.key, "finished", known.number))
+            self.open().log.append(draft)  # without the lease: a process that lost it knows what happened
+            self.catch_up()
+            return known.key
 
-def _has_failed(effect: Effect) -> bool:
-    return effect.outcome is not None and not effect.outcome.get("ok")
+    def _beginning(self, key: str, number: int, call: str, name: str, arguments: Any) -> Draft:
+        data = self.calls.beginning(key, call, name, arguments)
+        return self.draft("effect.started", data, id=effect_id(key, "started", number))
 
+    def _is_same(self, known: Effect, name: str, arguments: Any) -> bool:
+        """Whether a call on record has this name and these arguments, as they would be recorded: without secrets."""
+        session = self.session
+        one, other = (self._beginning(known.key, 1, known.call, *said) for said in ((name, arguments), known[1:3]))
+        (passed,), _found = session.funnel.passed([one], lambda: session.head.project)
+        return bool(passed.payload == other.payload)
 
-def effect_key(framework: str, call: str) -> str:
-    """The key of a tool call in the effect ledger."""
-    key = f"{framework}/{call}"
-    if len(key) <= KEY_LIMIT and key.isprintable():
-        return key
-    return f"{framework}/{sha256(call.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    def unanswered(self) -> list[Effect]:
+        """The tool calls whose results were never among the entries: mostly those of a run that ended early."""
+        self._look_for_answers()
+        return list(self.calls.all_waiting())
 
-
-def _call_of(key: str, framework: str) -> str:
-    prefix = f"{framework}/"
-    return key.removeprefix(prefix) if key.startswith(prefix) else ""
-
-
-def said_of(effect: Effect) -> str:
-    """What the record says about the result of a tool call."""
-    if effect.outcome is None:
-        return _OUTCOME_UNKNOWN.format(name=effect.name or "the tool")
-    if effect.outcome.get("ok"):
-        result = effect.outcome.get("result")
-        return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-    return f"failed: {effect.outcome.get('error')}"
+    def _look_for_answers(self) -> None:
+        """Note which calls the model saw answered: those whose results were ever among the entries."""
+        if self._looked < self.position and any(self.calls.all_waiting()):
+            parser = parser_of(self.framework, ("lines", "reading"))
+            kept = self.session.log.decoded(parser, ("payload.kept",), after=self._looked, upto=self.position)
+            for event in kept:
+                if isinstance(event.data, dict) and event.data.get(VENDOR) == self.framework:
+                    for item in (item for row in rows_of(event.data) for item in row.items if item["role"] == "tool"):
+                        self.calls.answer(item["call"], event.position)
+        self._looked = self.position
 
 
 def row(line: int, key: str, record: Any, items: list[Item], *, lane: str = "") -> dict[str, Any] | list[Any]:

@@ -30,7 +30,6 @@ from onrecord.frameworks.conversation import (
     REFUSE,
     check_type,
     row,
-    said_of,
 )
 from onrecord.frameworks.google_adk_events import copied, dumped, is_same, neutral, shares, split
 from onrecord.frameworks.google_adk_sessions import FRAMEWORK, Kept, prefix_of, short
@@ -39,6 +38,7 @@ from onrecord.frameworks.listing import listed, opened_with, replay
 from onrecord.frameworks.placing import placed_in
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.tool_calls import Effect, said_of
 from onrecord.frameworks.writing import as_line
 
 with required("google-adk", "google", "2.13"):
@@ -378,24 +378,29 @@ class OnrecordPlugin(BasePlugin):  # type: ignore[misc]  # as above
         arguments = to_jsonable_python(tool_args, fallback=str)
         start = partial(self._of(tool_context).start_effect, tool_context.function_call_id, tool.name, arguments)
         known = await _awaited(start)
-        return None if known is None else {"result": said_of(known)}
+        return None if known is None else _answer(known)
 
     async def after_tool_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any, result: Any
     ) -> None:
         """Record what the tool answered."""
         kept, call = self._of(tool_context), tool_context.function_call_id
-        known = kept.effects.get(call)
-        if known is None or known.outcome is None:
-            made = to_jsonable_python(result, fallback=str)
-            await _awaited(partial(kept.finish_effect, call, result=made))
+        if result not in [_answer(one) for one in kept.calls.uses(call)]:  # that is ours, and no tool ran
+            arguments, made = (to_jsonable_python(one, fallback=str) for one in (tool_args, result))
+            await _awaited(partial(kept.finish_effect, call, arguments, result=made))
 
     async def on_tool_error_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any, error: Exception
     ) -> None:
         """Record that the tool failed."""
-        said = f"{type(error).__name__}: {error}"
-        await _awaited(partial(self._of(tool_context).finish_effect, tool_context.function_call_id, error=said))
+        kept, said = self._of(tool_context), f"{type(error).__name__}: {error}"
+        arguments = to_jsonable_python(tool_args, fallback=str)
+        await _awaited(partial(kept.finish_effect, tool_context.function_call_id, arguments, error=said))
+
+
+def _answer(known: Effect) -> dict[str, Any]:
+    """What the model reads instead of the result of a second run."""
+    return {"result": said_of(known)}
 
 
 async def _awaited(call: Callable[[], R]) -> R:

@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onrecord.aio import settled
-from onrecord.frameworks.conversation import said_of
 from onrecord.frameworks.langgraph import called
 from onrecord.frameworks.langgraph_values import from_neutral
 from onrecord.frameworks.requiring import required
+from onrecord.frameworks.tool_calls import said_of
 
 with required("langgraph", "langgraph langchain_core", "1.2"):
     from langchain_core.messages import ToolMessage
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from onrecord.frameworks.conversation import Effect
     from onrecord.frameworks.langgraph import OnrecordSaver
     from onrecord.frameworks.langgraph_threads import Thread
+    from onrecord.frameworks.tool_calls import Effect
 
 
 def once(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Any]], Any]:
@@ -37,15 +37,16 @@ def once(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Any]], Any]:
         thread, call = _thread_and_call(saver, request)
         if thread is None:
             return execute(request)
-        known = called(partial(thread.start_effect, call, *_named(request)))
+        known = called(partial(thread.start_effect, call, *_named(request), answered=0))
         if known is not None:
             return _answer(request, known)
+        finish = partial(thread.finish_effect, call, _named(request)[1])
         try:
             made = execute(request)
         except Exception as problem:
-            called(partial(thread.finish_effect, call, error=f"{type(problem).__name__}: {problem}"))
+            called(partial(finish, error=f"{type(problem).__name__}: {problem}"))
             raise
-        called(partial(thread.finish_effect, call, **_outcome(made)))
+        called(partial(finish, **_outcome(made)))
         return made
 
     return wrapped
@@ -58,16 +59,17 @@ def aonce(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Awaitable[Any]
         thread, call = _thread_and_call(saver, request)
         if thread is None:
             return await execute(request)
-        known = await settled(lambda: called(partial(thread.start_effect, call, *_named(request))))
+        known = await settled(lambda: called(partial(thread.start_effect, call, *_named(request), answered=0)))
         if known is not None:
             return _answer(request, known)
+        finish = partial(thread.finish_effect, call, _named(request)[1])
         try:
             made = await execute(request)
         except Exception as problem:
             error = f"{type(problem).__name__}: {problem}"
-            await settled(lambda: called(partial(thread.finish_effect, call, error=error)))
+            await settled(lambda: called(partial(finish, error=error)))
             raise
-        await settled(lambda: called(partial(thread.finish_effect, call, **_outcome(made))))
+        await settled(lambda: called(partial(finish, **_outcome(made))))
         return made
 
     return wrapped
@@ -86,7 +88,10 @@ def messages_of_others(saver: OnrecordSaver, thread_id: str) -> list[BaseMessage
 
 
 def _thread_and_call(saver: OnrecordSaver, request: Any) -> tuple[Thread | None, str]:
-    """The thread that a request belongs to, and the key of its call: the same when the step is repeated."""
+    """The thread that a request belongs to, and the name of its call: the same when the step is repeated.
+
+    Another step is another task, so its calls have other names also if the model gives every call the same id.
+    """
     conf = ((getattr(request.runtime, "config", None) or {}).get("configurable")) or {}
     thread_id, call = conf.get("thread_id"), request.tool_call.get("id")
     if not thread_id or not call:

@@ -3,17 +3,17 @@
     session = OnrecordSession("refund-42", onrecord.connect())
     await Runner.run(agent, "Refund order 42", session=session, hooks=session.hooks())
 
-Items are kept word for word; `pop_item`, `clear_session` and compaction retract them by another event. `hooks()` puts
+Items are kept word for word; `pop_item`, `clear_session` and compaction retract what is shown by another event, also
+the turns of other writers, which stay in the record of the session. `hooks()` puts
 each tool call on record before the tool runs and its result after it, so that a run that was killed inside a tool is
 in the history of the next one: with the result if it is on record, else as "started, outcome unknown".
 """
 
 from __future__ import annotations
 
-import json
 from contextlib import AsyncExitStack
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -24,20 +24,17 @@ from onrecord.frameworks.conversation import (
     QUEUE,
     REFUSE,
     Conversation,
-    Effect,
-    Entry,
     check_type,
     new_keys,
     row,
-    said_of,
 )
 from onrecord.frameworks.leasing import aalone
-from onrecord.frameworks.openai_items import FRAMEWORK, fresh, from_neutral, neutral
+from onrecord.frameworks.openai_history import History, Shown, item_of
+from onrecord.frameworks.openai_items import FRAMEWORK, neutral
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.frameworks.writing import as_line
-from onrecord.log.events import tuple_new
 from onrecord.log.readings import EMBEDDED, REPEAT_LIMIT, reference
 
 with required("openai-agents", "agents", "0.24"):
@@ -52,7 +49,7 @@ if TYPE_CHECKING:
     from agents.items import TResponseInputItem
     from agents.run_context import RunContextWrapper
 
-    from onrecord.log.events import Draft, Event
+    from onrecord.log.events import Draft
     from onrecord.log.item_values import Item
     from onrecord.session.session_store import SessionStore
 
@@ -62,68 +59,6 @@ _NO_IDS = (None, "", "__fake_id__")
 """What items have for an id if the model gave none; the last one is the framework's own."""
 PROMPT_ITEMS = 4
 """How many items a prompt may have that is recognised when it is saved again."""
-
-
-class Read(Entry):
-    """An item as it was read, parsed together with its payload; what is handed out is a copy."""
-
-    __slots__ = ()
-
-    @property
-    def item(self) -> Any:
-        """The item."""
-        return self[2]
-
-    @property
-    def line(self) -> str:
-        """The item as JSON text, made when it is asked for."""
-        return as_line(self[2])
-
-
-_READ = repeat(Read)
-
-
-class History(Conversation):
-    """The items of a conversation, parsed together with their payloads.
-
-    A process that resumes asks for all of them, and most ask for nothing else: entries are made when someone does.
-    """
-
-    FIELDS = ("keys", "values", "all")
-
-    @property
-    def entries(self) -> dict[str, Entry]:
-        """The items by their keys."""
-        for position, keys, values in self._read:
-            made = map(tuple_new, _READ, zip(keys, repeat(position), values, strict=False))
-            self._entries.update(zip(keys, made, strict=True))
-        self._read.clear()
-        return self._entries
-
-    @entries.setter
-    def entries(self, entries: dict[str, Entry]) -> None:
-        self._entries = entries
-        self._read: list[tuple[int, list[str], list[Any]]] = []
-        """What was read and is not among the entries yet: position, keys and items of each event."""
-
-    def fold(self, event: Event, data: dict[str, Any]) -> None:
-        """Fold one event of this conversation."""
-        if "values" in data and "lines" not in data and event.kind == "payload.kept":
-            keys, values = data.get("keys") or [], data["values"]
-            if len(keys) != len(values):
-                count = min(len(keys), len(values))
-                keys, values = keys[:count], values[:count]
-            self._read.append((event.position, keys, values))
-        else:
-            super().fold(event, data)
-
-    def items(self) -> list[Any]:
-        """The items, in order; they belong to the caller."""
-        if not self._entries:
-            keys = list(chain.from_iterable(keys for _position, keys, _values in self._read))
-            if len(set(keys)) == len(keys):  # else one of them replaces another
-                return [fresh(item) for _position, _keys, values in self._read for item in values]
-        return [fresh(one.item) if type(one) is Read else parsed(one.line) for one in self.entries.values()]
 
 
 class OnrecordSession:
@@ -176,11 +111,11 @@ class OnrecordSession:
             await _awaited(partial(self._add, items, wrapper))
 
     async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> TResponseInputItem | None:
-        """Retract the latest item and return it."""
+        """Retract the last item that `get_items` shows and return it; None if it shows none."""
         return await _awaited(partial(self._pop, wrapper))
 
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
-        """Retract every item. They stay in the log until they are erased."""
+        """Retract every item that `get_items` shows. They stay in the log until they are erased."""
         await _awaited(partial(self._clear, wrapper))
 
     async def _get_compaction_snapshot(self, limit: int, **_options: Any) -> _CompactionSnapshot | None:
@@ -207,7 +142,7 @@ class OnrecordSession:
         with kept.lock:
             kept.catch_up()
             self._saw(wrapper, kept)
-            items = _history(kept)
+            items = kept.history()
         return items if limit is None else items[-limit:] if limit > 0 else []
 
     def _add(self, items: list[TResponseInputItem], wrapper: Any) -> None:
@@ -236,44 +171,43 @@ class OnrecordSession:
         with kept.lock:
             if not kept.catch_up():
                 return None
-            found: list[Entry] = []
+            found: list[Shown] = []
 
             def retract() -> list[Draft]:
-                found[:] = [list(kept.entries.values())[-1]] if kept.entries else []
-                data = kept.retracted(one.key for one in found)
-                return [kept.draft("payload.retracted", data)] if found else []
+                found[:] = kept.shown()[-1:]
+                return [kept.draft("payload.retracted", kept.hidden(found))] if found else []
 
             kept.write(retract)
             self._saw(wrapper, kept)
-        return json.loads(found[0].line) if found else None
+            return item_of(found[0]) if found else None
 
     def _clear(self, wrapper: Any) -> None:
         kept, _seen = self._run(wrapper)
         with kept.lock:
             if kept.catch_up():
-                kept.write(lambda: [kept.draft("payload.retracted", kept.retracted(all=True))] if kept.entries else [])
+                kept.write(lambda: [kept.draft("payload.retracted", kept.cleared())] if kept.shown() else [])
                 self._saw(wrapper, kept)
 
     def _snapshot(self, limit: int) -> _CompactionSnapshot:
         kept = self._kept
         with kept.lock:
             kept.catch_up()
-            found = list(kept.entries.values())
+            found = kept.shown()
         shown = found[-limit:] if limit > 0 else []
 
         async def replace_suffix(start: int, output: list[TResponseInputItem]) -> bool:
             return await _awaited(partial(self._replace, shown[start:], output))
 
-        return _CompactionSnapshot([json.loads(one.line) for one in shown], len(shown) == len(found), replace_suffix)
+        return _CompactionSnapshot([item_of(one) for one in shown], len(shown) == len(found), replace_suffix)
 
-    def _replace(self, expected: list[Entry], output: list[TResponseInputItem]) -> bool:
+    def _replace(self, expected: list[Shown], output: list[TResponseInputItem]) -> bool:
         kept, lines = self._kept, [as_line(item) for item in output]
-        keys = [one.key for one in expected]
+        places = [one[:2] for one in expected]
 
         def replace() -> list[Draft]:
-            if not keys or list(kept.entries)[-len(keys) :] != keys:
+            if not places or [one[:2] for one in kept.shown()[-len(places) :]] != places:
                 return []
-            drafts = [kept.draft("payload.retracted", kept.retracted(keys, compacted=True))]
+            drafts = [kept.draft("payload.retracted", kept.hidden(expected, compacted=True))]
             return drafts + ([kept.draft("payload.kept", _payload(kept, output, lines))] if lines else [])
 
         with kept.lock:
@@ -290,13 +224,13 @@ class _Ledger(RunHooks[Any]):
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         call = getattr(context, "tool_call_id", None)
         if call:
-            await _awaited(partial(self._kept.start_effect, call, tool.name, _arguments(context)))
+            await _awaited(partial(self._kept.begin_effect, call, tool.name, _arguments(context)))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
         call = getattr(context, "tool_call_id", None)
         if call:
             text = result if isinstance(result, str) else str(result)
-            await _awaited(partial(self._kept.finish_effect, call, result=text))
+            await _awaited(partial(self._kept.finish_effect, call, _arguments(context), result=text))
 
 
 async def _awaited(call: Callable[[], R]) -> R:
@@ -398,29 +332,3 @@ def _row(number: int, key: str, item: Any, line: str) -> Any:
     if made is not None:
         return {"line": number, "id": key, "items": [made]}
     return row(number, key, item, said) if said else None
-
-
-def _history(kept: History) -> list[TResponseInputItem]:
-    """Own items word for word, turns of other writers translated, and tool calls that were never saved."""
-    items: list[TResponseInputItem] = kept.items()
-    others = kept.of_others()
-    if not others and not kept.effects:
-        return items
-    own = [(one.position, number, items[number]) for number, one in enumerate(kept.entries.values())]
-    parts: list[tuple[int, int, list[Any]]] = [(position, number, [item]) for position, number, item in own]
-    parts += [(position, 0, from_neutral(turn)) for position, turn in others]
-    if kept.effects:
-        saved = {item.get("call_id") for _position, _number, item in own if isinstance(item, dict)}
-        parts += [(one.position, 0, _unsaved(one)) for one in kept.effects.values() if one.call not in saved]
-    if len(parts) > len(own):
-        parts.sort(key=lambda part: part[:2])
-    return [item for _position, _number, part in parts for item in part]
-
-
-def _unsaved(effect: Effect) -> list[dict[str, Any]]:
-    """A tool call of a run that ended before it saved anything: the call and what is known of its result."""
-    arguments = effect.arguments if isinstance(effect.arguments, str) else json.dumps(effect.arguments or {})
-    return [
-        {"type": "function_call", "call_id": effect.call, "name": effect.name, "arguments": arguments},
-        {"type": "function_call_output", "call_id": effect.call, "output": said_of(effect)},
-    ]

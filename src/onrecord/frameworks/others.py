@@ -25,6 +25,8 @@ class Said(NamedTuple):
     """The same in every process and in forks, also if the turn has become longer."""
     items: list[Item]
     """Its items, well formed."""
+    begun: int
+    """Where it begins."""
 
     def copy_id(self, number: int) -> str:
         """The id of a message that repeats an item of this turn."""
@@ -33,7 +35,9 @@ class Said(NamedTuple):
 
 def said_by_others(others: Transcript) -> list[Said]:
     """The committed turns of a transcript, in order."""
-    return [Said(turn.ended or turn.begun, _mark_of(turn), well_formed(turn.items)) for turn in others.committed]
+    return [
+        Said(turn.ended or turn.begun, _mark_of(turn), well_formed(turn.items), turn.begun) for turn in others.committed
+    ]
 
 
 def mark_of(id_: str | None) -> str:

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord.aio import settled
 from onrecord.errors import InvalidInput, LeaseHeld, OnrecordError
-from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, TRIES, check_policy, said_of
+from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, TRIES, check_policy
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.pydantic_conversations import Conversations, Repeated, call_key, conflict, entries_of
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.tool_calls import said_of
 
 with required("pydantic-ai", "pydantic_ai", "2.66"):
     from pydantic_ai import AgentRunResult
@@ -249,15 +250,16 @@ class OnrecordCapability(AbstractCapability):  # type: ignore[misc]  # as above
         """Run a tool between its two ends on record."""
         run, conversation = str(ctx.run_id), str(ctx.conversation_id)
         own = [message for message in ctx.messages if message.run_id == ctx.run_id]
+        arguments = to_jsonable_python(args, fallback=str)
         start = partial(
             self._conversations.kept.start, conversation, run, own, call=call.tool_call_id, name=call.tool_name,
-            arguments=to_jsonable_python(args, fallback=str),
+            arguments=arguments,
         )  # fmt: skip
         known = await _awaited(start)
         if known is not None:
             return said_of(known)
         kept = self._conversations.kept.conversation(conversation)
-        finish = partial(kept.finish_effect, call_key(run, call.tool_call_id))
+        finish = partial(kept.finish_effect, call_key(run, call.tool_call_id), arguments)
         try:
             result = await handler(args)
         except Exception as problem:

@@ -17,13 +17,14 @@ from onrecord.frameworks.conversation import (
     check_store,
     check_type,
     read_row,
-    said_of,
     session_name,
 )
 from onrecord.frameworks.listing import listed, replay
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.pydantic_messages import (
+    ANSWERS,
     NOT_STARTED,
+    answers,
     carried_of,
     from_neutral,
     reading,
@@ -32,6 +33,7 @@ from onrecord.frameworks.pydantic_messages import (
 )
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import theirs
+from onrecord.frameworks.tool_calls import said_of
 from onrecord.log.names import link_id
 
 with required("pydantic-ai", "pydantic_ai pydantic", "2.66"):
@@ -141,13 +143,13 @@ class Kept(Conversation):
         ]
         for run, lines in self.unsaved.items():
             messages = [json.loads(line) for line in lines.values()]
-            results = [self._result(run, call, name) for call, name in unanswered(messages)]
+            results = [self._result(run, messages, call, name) for call, name in unanswered(messages)]
             parts.append((self.began[run], messages + results))
         return [message for _position, messages in sorted(parts, key=lambda part: part[0]) for message in messages]
 
-    def _result(self, run: str, call: str, name: str) -> dict[str, Any]:
-        effect = self.effect_of(call_key(run, call))
-        said = said_of(effect) if effect else NOT_STARTED.format(name=name)
+    def _result(self, run: str, messages: list[Any], call: str, name: str) -> dict[str, Any]:
+        uses = self.calls.uses(call_key(run, call))[answers(messages, call) :]
+        said = said_of(uses[-1]) if uses else NOT_STARTED.format(name=name)
         return returned(call, name, said) | {"run_id": run, "conversation_id": self.id}
 
 
@@ -388,7 +390,9 @@ class Conversations:
         with kept.lock:
             kept.catch_up()
             kept.write(make)
-            return kept.start_effect(call_key(run, call), name, arguments)
+            parts = [part for message in messages for part in message.parts if part.part_kind in ANSWERS]
+            answered = sum(part.tool_call_id == call for part in parts)
+            return kept.start_effect(call_key(run, call), name, arguments, answered=answered)
 
 
 def line_of(message: Any) -> str:

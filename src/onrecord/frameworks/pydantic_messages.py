@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 CARRIED = "onrecord"
 """In the metadata of a message: the position of the turn of another writer that it repeats."""
+ANSWERS = ("tool-return", "retry-prompt")
+"""The kinds of parts that answer a tool call."""
 NOT_STARTED = "not started: the process ended before {name} ran"
 
 
@@ -37,7 +39,7 @@ def _request(message: Any, parts: list[tuple[str, Any]]) -> list[Item]:
         if kind in ("user-prompt", "system-prompt", "instruction"):
             role = "user" if kind == "user-prompt" else "system"
             said.append({"role": role, "content": _content(message, at, part)})
-        elif kind in ("tool-return", "retry-prompt"):
+        elif kind in ANSWERS:
             failed = kind == "retry-prompt" or part.get("outcome") not in (None, "success")
             content = _content(message, at, part)
             if part.get("tool_name"):
@@ -135,6 +137,11 @@ def carried_of(line: str) -> int:
         return 0
     metadata = json.loads(line).get("metadata") or {}
     return int(metadata.get(CARRIED) or 0) if isinstance(metadata, dict) else 0
+
+
+def answers(messages: list[dict[str, Any]], call: str) -> int:
+    """How many results these messages have of the calls with this id."""
+    return sum(item.get("call") == call for message in messages for item in neutral(message))
 
 
 def unanswered(messages: list[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -26,7 +26,6 @@ from onrecord.frameworks.conversation import (
     Conversation,
     check_store,
     check_type,
-    effect_key,
     read_row,
 )
 from onrecord.frameworks.leasing import aalone
@@ -36,6 +35,7 @@ from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.pydantic_messages import carried_of, from_neutral, reading
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.tool_calls import effect_key
 from onrecord.frameworks.writing import as_line
 from onrecord.log.names import link_id
 from onrecord.views.effects import effect_id

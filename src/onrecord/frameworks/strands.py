@@ -29,13 +29,13 @@ from onrecord.frameworks.conversation import (
     check_store,
     check_type,
     row,
-    said_of,
 )
 from onrecord.frameworks.leasing import alone
 from onrecord.frameworks.others import mark_of
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.tool_calls import said_of
 from onrecord.frameworks.writing import as_line
 from onrecord.log.items import make_item, make_result
 from onrecord.views.dialects import to_messages
@@ -297,6 +297,8 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
     def __init__(self, sessions: Keeper, session_id: str) -> None:
         self._kept = sessions.conversation(session_id)
         self._unread = partial(sessions.unread, session_id)
+        self._told: set[str] = set()
+        """The calls whose results the agent has, also if it does not save them before it ends."""
 
     def register_hooks(self, registry: Any, **_more: Any) -> None:
         """Register at the beginning of an agent, and before and after tool calls."""
@@ -311,17 +313,18 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
 
     def _before(self, event: Any) -> None:
         use = event.tool_use
-        known = _called(partial(self._kept.start_effect, use["toolUseId"], use["name"], use.get("input")))
+        start = partial(self._kept.start_effect, use["toolUseId"], use["name"], use.get("input"), told=self._told)
+        known = _called(start)
         if known is not None:
             event.cancel_tool = said_of(known)
 
     def _after(self, event: Any) -> None:
-        call = event.tool_use["toolUseId"]
-        known = self._kept.effect_of(call)
-        if known is not None and known.outcome is None and not getattr(event, "cancel_message", None):
+        use = event.tool_use
+        if not getattr(event, "cancel_message", None):
             error = str(event.exception) if event.exception else None
             result = json.loads(json.dumps(event.result, default=str))
-            _called(partial(self._kept.finish_effect, call, result=result, error=error))
+            finish = partial(self._kept.finish_effect, use["toolUseId"], use.get("input"), result=result, error=error)
+            self._told.add(_called(finish))
 
 
 def _called(call: Callable[[], R]) -> R:

@@ -43,7 +43,7 @@ class Exchange:
         self.prompted = self.aborted = self.abandoned = False
 
     def items(self) -> list[Item]:
-        """Its items; a call has one answer, since some vendors write a result twice."""
+        """Its items; a call has one answer, since some vendors write a result twice. An id may come with a new call."""
         answered: set[object] = set()
         found = []
         for item in (item for part in self.parts for item in part):
@@ -51,6 +51,7 @@ class Exchange:
                 if item.get("call") in answered:
                     continue
                 answered.add(item.get("call"))
+            answered.difference_update([call.get("id") for call in item.get("tool_calls") or ()])
             found.append(item)
         return found
 

@@ -21,6 +21,12 @@ def effect_id(key: str, step: str, number: int) -> str:
     return f"effect/{number}/{step}/{key}"
 
 
+def key_of(id: str) -> str:
+    """The key of the effect whose step has this event id; another id is its own key."""
+    parts = id.split("/", 3)
+    return parts[3] if parts[0] == "effect" and len(parts) == 4 else id  # noqa: PLR2004 - the parts of effect_id
+
+
 class Effects(View):
     """Unfinished effects by key. On resume these are *unknown*: never silently run again, never dropped."""
 
@@ -30,8 +36,7 @@ class Effects(View):
         self.unfinished: dict[str, Effect] = {}
 
     def apply(self, event: Event) -> None:
-        parts = event.id.split("/", 3)
-        key = parts[3] if parts[0] == "effect" and len(parts) == 4 else event.id  # noqa: PLR2004 - the parts of effect_id
+        key = key_of(event.id)
         if event.kind == "effect.started":
             self.unfinished[key] = {"position": event.position, "at": event.at, "by": event.by, "run": event.run}
         else:
