@@ -70,7 +70,7 @@ def choose(lines: Sequence[Line], messages: Sequence[Message], *, again: bool = 
         last = discards == 1 and matched == anchors[-1] - 1
         answered = last and not given
         continues = discards <= line.trajectory.policy.max_rollback and matched >= (anchors[0] - 1 if anchors else 0)
-        continues = continues and not (discards and _is_edited(given))
+        continues = continues and not (discards and _is_edited(given, spelled=matched + 1 in anchors))
         continues = continues or (last and bool(given) and given[0].get("role") == "assistant")
         if line.state == FREE and (continues or answered) and not (again and answered):
             rank = (base, -discards, matched)
@@ -78,13 +78,14 @@ def choose(lines: Sequence[Line], messages: Sequence[Message], *, again: bool = 
     return Choice(best[1]) if best else Choice(root, turns)
 
 
-def _is_edited(different: Sequence[Message]) -> bool:
-    """Whether something before an assistant's message differs: then that message answers another prompt.
+def _is_edited(different: Sequence[Message], *, spelled: bool) -> bool:
+    """Whether a message of the assistant, among those from the first difference on, answers another prompt.
 
-    If the assistant's message itself is the first that differs, it is that turn in another spelling, which is refused.
+    If the first that differs is where a generated one was (`spelled`), it is that turn in another spelling, which is
+    refused.
     """
-    first, *others = [message.get("role") for message in different] or ["assistant"]
-    return first != "assistant" and "assistant" in others
+    roles = [message.get("role") for message in different]
+    return "assistant" in roles and not (spelled and roles[0] == "assistant")
 
 
 def branching(policy: Policy | None) -> Policy:
