@@ -122,7 +122,7 @@ def test_whatever_an_agent_drops_or_keeps_no_sampled_turn_is_lost(data, rollback
             continue
         trajectory.update_pretokenized_state(prepared, answer(f"answer {number}"))
         sampled.append(f"answer {number}")
-        line = [record.message["content"] for record in trajectory.records]
+        line = [(record.message or {})["content"] for record in trajectory.records]
         lost = [text for text in before if text not in line]
         assert len(lost) <= rollback
         assert not {message["content"] for message in kept} & set(lost)
@@ -216,7 +216,8 @@ def test_true_is_no_number_of_a_reply():
     with pytest.raises(InvalidInput, match="logprobs must be numbers"):
         say(trajectory, user("q"), reply=Reply(assistant("a"), [5], [True], "stop"))
     prompt: Any = list(ask(trajectory, user("q")).prompt_ids)
-    for wrong in ([True, *prompt[1:]], [-5, *prompt], ["a"]):
+    wrongs: list[Any] = [[True, *prompt[1:]], [-5, *prompt], ["a"]]
+    for wrong in wrongs:
         with pytest.raises(InvalidInput, match="prompt ids must"):
             say(trajectory, user("q"), reply=Reply(assistant("a"), [5], [-1.0], "stop", prompt_ids=wrong))
     assert trajectory.version == 0
