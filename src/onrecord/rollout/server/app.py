@@ -187,8 +187,13 @@ class Proxy:
         """Take note of the weights that the engine has from now on; replies that name none are recorded with it."""
         asked = await self._body(request)
         _refuse_unknown(asked, ("version", "updating"), "weights")
-        version = asked.get("version")
-        if asked.get("updating") is True and version is None:
+        version, updating = asked.get("version"), asked.get("updating", False)
+        if type(updating) is not bool or (updating and version is not None):
+            raise InvalidInput(
+                "updating must be true or false, and true only without a version",
+                hint='announce {"updating": true} before the update, and {"version": ...} after it',
+            )
+        if updating:
             self.chat.report_weights(None)
             return JSONResponse({"version": self.chat.weights, "updating": True})
         if not isinstance(version, str | int) or isinstance(version, bool) or not 0 < len(str(version)) <= NAME_LIMIT:
