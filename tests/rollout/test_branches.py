@@ -170,7 +170,7 @@ def test_a_discarded_turn_counts_where_it_was_sampled(records):
 
 
 def test_a_line_that_ended_leaves_the_tree(records):
-    """A deleted line is no sample, an acknowledged one is not delivered again; the others go on as before."""
+    """A deleted line is no sample, an acknowledged one is not delivered again; the others continue as before."""
     tree = RolloutTree(records, "task")
     turn(tree, talk("a"), "A")
     deleted, acknowledged = turn(tree, talk("x"), "X"), turn(tree, talk("y"), "Y")

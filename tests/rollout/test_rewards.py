@@ -86,7 +86,7 @@ def test_a_reward_of_an_earlier_log_is_still_recorded_once(rollout):
 
 
 def test_two_rewards_at_the_same_moment(records, rollout):
-    """The one that comes later is told that a reward is on record, and knows all that came before it."""
+    """The one that comes later is a conflict with the recorded one, and its lane has all that came before it."""
     play(rollout, 1)
     sessions = [records.get("task-17", agent="policy") for _judge in range(2)]
     lanes = [read_lane(session) for session in sessions]

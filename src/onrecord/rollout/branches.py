@@ -230,7 +230,7 @@ def read_tree(records: SessionStore, name: str, *, agent: str = POLICY_AGENT, po
 
 
 def is_continued(records: SessionStore, head: Head, lane: Lane, agent: str) -> bool:
-    """Whether a branch that was not deleted goes on from the end of a line: its samples have the turns of both."""
+    """Whether a branch that was not deleted continues a line from its end: its samples have the turns of both."""
     end = max(lane.commits, default=0)
     for child in records.children(head.session):
         if end and child.forked_at == end:

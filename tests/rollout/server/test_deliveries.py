@@ -49,7 +49,7 @@ def test_the_least_logprobs_are_delivered(proxy, engine):
 
 
 def test_what_cannot_be_delivered_is_not_frozen(proxy):
-    """A log with a logprob that JSON cannot carry is refused before the freeze: the session goes on."""
+    """A log with a logprob that JSON cannot carry is refused before the freeze: the session continues."""
     session = proxy.new()
     one = message_of(proxy.chat(session, [USER]))
     live = proxy.proxy.shelf.peek(session)
@@ -109,7 +109,7 @@ def test_an_announcement_says_one_thing(proxy, body):
 
 @pytest.mark.parametrize("how", ["deleted", "swept", "acknowledged"])
 def test_a_line_that_ended_leaves_its_tree(start, how):
-    """One line was deleted, or acknowledged alone: the tree goes on and delivers the others, in every proxy."""
+    """One line was deleted, or acknowledged alone: the tree continues and delivers the others, in every proxy."""
     proxy = start(branches=True, policy=Policy(max_rollback=0))
     session = proxy.new()
     one = message_of(proxy.chat(session, [USER]))
