@@ -209,6 +209,29 @@ def test_what_was_sampled_and_is_in_no_sample_is_said(trained):
     assert f"{lost} sampled tokens on record are in no sample" in said.out + said.err
 
 
+def test_a_rollout_that_branches_continue_is_no_sample_of_its_own(trained):
+    """With --all its turns come once per branch; what it discarded is counted; by its name, its branches are noted."""
+    with onrecord.connect(trained.url, project=str(trained.project)) as records:
+        trunk = open_rollout(records, "task-1")
+        ids = [trunk.branch(name).id for name in ("b", "c")]
+        for id in ids:
+            rollout = open_rollout(records, id)
+            messages = [user("question"), assistant("answer 0"), user("go on"), assistant("answer 1"), user(id)]
+            rollout.commit(rollout.intend(rollout.prepare(ChatRequest(messages), LETTERS)), answer("last"))
+            rollout.leave()
+        trunk.leave()
+    file = trained.place / "samples.parquet"
+    told = trained.data("rollout", "export", "--all", "--to", str(file), kind="rollout_export")
+    assert told["skipped"] == {"task-1": "continued"}
+    named = {row["session"] for row in pq.read_table(file).to_pylist()}
+    assert named >= set(ids)
+    assert trunk.session.id not in named
+    told = trained.data("rollout", "export", "task-1", "b", "--to", str(file), "--force", kind="rollout_export")
+    assert (told["samples"], told["branches"]) == (2, {"task-1": 1})
+    said = trained.run("rollout", "export", "task-1", "--to", str(file), "--force")
+    assert "task-1 has 2 branches that you did not name" in said.out + said.err
+
+
 def test_damaged_logs_are_not_exported(trained):
     """A changed byte on disk keeps the session out of the file, with the position; the others are exported."""
     with onrecord.connect(trained.url, project=str(trained.project)) as records:

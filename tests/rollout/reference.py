@@ -94,7 +94,7 @@ class Reference:
         first_again = shared == len(messages) and self.first_prompt == shared
         if answer is None and len(self.states) - base > self.max_rollback and not first_again:
             raise Refused
-        if answer is None and not base and self._repeats(messages):
+        if answer is None and self._repeats(base, shared, messages[shared:]):
             raise Refused
         prompt = list(LETTERS.prompt(appended, None).ids)
         if base:
@@ -102,13 +102,21 @@ class Reference:
             prompt = known + list(LETTERS.repair(known, prompt).ids) + prompt
         return Asked(base, understood, prompt, [base, appended], answer, self.version)
 
-    def _repeats(self, messages: list[Message]) -> bool:
-        """Whether a first prompt has an assistant's message where the generated one was, or one more than before."""
-        if self.first_prompt is None:
+    def _repeats(self, base: int, shared: int, rest: list[Message]) -> bool:
+        """Whether a request that discards turns has one of them in it, or an answer that is not of its first prompt."""
+        if base == len(self.states):
             return False
-        said = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
-        before = [message for message in self.messages[: self.first_prompt] if message["role"] == "assistant"]
-        return self.first_prompt in said or len(said) > len(before)
+        generated = [len(state.messages) - 1 for state in self.states[base:]]
+        stored = self.messages
+        own = [spelled(stored[at]) for at in range(shared, len(stored)) if at not in generated]
+        for message in rest:
+            if spelled({**message, "role": "assistant"}) in [spelled(stored[at]) for at in generated]:
+                return True
+            if message["role"] == "assistant":
+                if spelled(message) not in own:
+                    return True
+                own.remove(spelled(message))
+        return False
 
     def _lost(self, base: int, appended: list[Message]) -> str | None:
         if not self.states or self.states[-1].request != [base, appended]:

@@ -5,7 +5,8 @@ import pytest
 import onrecord
 from onrecord.errors import Conflict, InvalidInput, SessionFrozen
 from onrecord.rollout import branches
-from onrecord.rollout.branches import BUSY, SAME, Choice, Line, RolloutTree, choose, read_tree
+from onrecord.rollout.branches import BUSY, SAME, Choice, Line, RolloutTree, branching, choose, read_tree
+from onrecord.rollout.recording import open_rollout
 from onrecord.rollout.trajectory import LinearTrajectory, Policy
 from onrecord.rollout.turns import ChatRequest
 from tests.rollout.world import LETTERS, answer, assistant, user
@@ -41,11 +42,19 @@ def talk(*texts):
         (talk("a", "A", "b", "b", "c"), Choice("one")),  # the last turn in another spelling: refused there
         (talk("a", "Z", "b"), Choice("one", 0)),  # an earlier turn was edited
         (talk("q"), Choice("one", 0)),  # another first prompt
+        ([*talk("a", "A"), assistant("B"), user("c")], Choice("one", 1)),  # the answer, without what was asked
     ],
 )
 def test_where_a_request_belongs(messages, chosen):
     """On the line that it continues furthest, or on a new one that shares the turns before the difference."""
     assert choose([Line("one", said("a", "b")), Line("two", said("x"))], messages) == chosen
+
+
+def test_an_answer_without_its_question_is_a_line_of_its_own():
+    """Also if one turn may be discarded: the answer would be lost, and come back as text of the client."""
+    lines = [Line("one", said("a", "b", policy=branching(Policy(max_rollback=1))))]
+    assert choose(lines, [*talk("a", "A"), assistant("B"), user("c")]) == Choice("one", 1)
+    assert choose(lines, talk("a", "A", "c")) == Choice("one")
 
 
 def test_a_running_line_is_left_alone():
@@ -138,6 +147,59 @@ def test_discarded_tokens_of_a_tree(records):
     line.commit(line.intend(line.prepare(ChatRequest(talk("a", "A", "b", "BBBB", "d")), LETTERS)), answer("D"))
     told = read_tree(records, "task")
     assert (told.sampled_tokens, told.discarded_tokens) == (2 + 5 + 3 + 2, 0)
+
+
+def test_a_discarded_turn_counts_where_it_was_sampled(records):
+    """A branch does not count what its trunk had discarded before; with and without merging."""
+    for merge in (True, False):
+        tree = RolloutTree(records, f"task-{merge}", policy=Policy(max_rollback=1))
+        trunk = turn(tree, talk("a"), "A")
+        turn(tree, talk("a", "A", "b"), "BBBB")
+        turn(tree, talk("a", "A", "c"), "CC")
+        branched = open_rollout(records, trunk.branch(f"kept-{merge}").id, policy=Policy(max_rollback=1))
+        for text in ("d", "e"):
+            asked = ChatRequest(talk("a", "A", "c", "CC", text))
+            branched.commit(branched.intend(branched.prepare(asked, LETTERS)), answer("DDD"))
+        counted = []
+        for rollout in (trunk, branched):
+            rollout.freeze(merge=merge)
+            counted.append([sample.discarded_tokens for sample in rollout.samples()])
+        rest = [0] * (0 if merge else 1)
+        assert counted == [[5, *rest], [4, *rest, *rest]]
+        assert (trunk.lane.discarded, branched.lane.discarded) == ([5], [4])
+
+
+def test_a_line_that_ended_leaves_the_tree(records):
+    """A deleted line is no sample, an acknowledged one is not delivered again; the others continue as before."""
+    tree = RolloutTree(records, "task")
+    turn(tree, talk("a"), "A")
+    deleted, acknowledged = turn(tree, talk("x"), "X"), turn(tree, talk("y"), "Y")
+    deleted.retire("wrong", unacknowledged=True)
+    acknowledged.acknowledge(acknowledged.freeze().digest)
+    acknowledged.retire("trained on")
+    tree.leave()
+    tree = RolloutTree(records, "task")
+    assert [line.session.name for line in tree.lines] == ["task"]
+    turn(tree, talk("x"), "X")
+    turn(tree, talk("a", "A", "b"), "B")
+    told = tree.tree()
+    assert [(one["name"], one["leaf"]) for one in told.about()["lines"]] == [
+        ("task", True), ("task.1", False), ("task.2", True), ("task.3", True)
+    ]  # fmt: skip
+    assert told.discarded_tokens == len("X.")
+    tree.lines[1].retire("wrong too", unacknowledged=True)
+    assert [sample.session for sample in tree.freeze()] == [tree.lines[0].session.id]
+
+
+def test_a_line_whose_end_was_deleted_is_a_sample_again(records):
+    """If all that continues a line was deleted, its own turns are not lost with it."""
+    tree = RolloutTree(records, "task")
+    trunk = turn(tree, talk("a"), "A")
+    branched = open_rollout(records, trunk.branch("on").id)
+    branched.commit(branched.intend(branched.prepare(ChatRequest(talk("a", "A", "b")), LETTERS)), answer("B"))
+    assert [node.head.name for node in tree.tree().due()] == ["on"]
+    branched.retire("wrong", unacknowledged=True)
+    assert [node.head.name for node in tree.tree().due()] == ["task"]
 
 
 def test_a_tree_without_turns_has_no_samples(records):

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onrecord.errors import InvalidInput
 from onrecord.rollout.matching import STRICT, Matching
@@ -69,6 +71,62 @@ def test_a_changed_system_message_does_not_discard_a_turn_in_silence():
         ask(trajectory, system | {"content": "It is 12:01."}, user("q"), assistant("a"), user("next"))
     with pytest.raises(InvalidInput, match="message 0 differs"):
         ask(trajectory, user("q"), assistant("a"), user("next"))
+
+
+FEW_SHOT = [{"role": "system", "content": "Be brief."}, user("1+1?"), assistant("2"), user("2+2?")]
+
+
+def test_an_agent_that_keeps_the_last_messages_is_refused():
+    """An answer in the place of a few-shot example is refused, with what to do: five of five turns were replaced."""
+    trajectory = LinearTrajectory()
+    say(trajectory, *FEW_SHOT, reply=answer("four"))
+    before = unmoved(trajectory)
+    with pytest.raises(InvalidInput, match="message 1 differs in content; 5 sampled tokens would be lost") as refused:
+        ask(trajectory, FEW_SHOT[0], FEW_SHOT[3], assistant("four"), user("3+3?"))
+    assert "--branches" in str(refused.value.hint)
+    assert unmoved(trajectory) == before
+    other = ask(trajectory, FEW_SHOT[0] | {"content": "Be kind."}, *FEW_SHOT[1:])
+    assert other.discards == len("four."), "its own example is not a generated turn"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        [user("1+1?"), assistant("2"), user("2+2?"), user("four"), user("3+3?")],
+        [user("2+2?"), assistant("Four!"), user("3+3?")],
+        [assistant("2"), assistant("2"), user("3+3?")],
+    ],
+)
+def test_a_turn_in_another_role_or_spelling_is_not_discarded(rest):
+    """A generated turn that comes back as a user's message, reworded in another place, or unrecognisable is refused."""
+    trajectory = LinearTrajectory()
+    say(trajectory, *FEW_SHOT, reply=answer("four"))
+    with pytest.raises(InvalidInput, match="repeats a generated turn"):
+        ask(trajectory, FEW_SHOT[0], *rest)
+
+
+@given(st.data(), st.integers(0, 2), st.booleans(), st.sampled_from(["", "assistant"]))
+def test_whatever_an_agent_drops_or_keeps_no_sampled_turn_is_lost(data, rollback, few_shot, role):
+    """Whatever messages it sends again, a turn is on the line, left out of the request on purpose, or it is refused."""
+    policy = Policy(max_rollback=rollback)
+    trajectory = LinearTrajectory(policy._replace(appended_roles=policy.appended_roles | {role}) if role else policy)
+    history = FEW_SHOT[: 4 if few_shot else 2]
+    sampled: list[str] = []
+    for number in range(6):
+        kept = history if data.draw(st.booleans()) else data.draw(st.permutations(history).map(list))
+        kept = [message for message in kept if message is history[0] or data.draw(st.integers(0, 3))]
+        before = [message["content"] for message in trajectory.messages if message["content"] in sampled]
+        try:
+            prepared = ask(trajectory, *kept, user(f"question {number}"))
+        except InvalidInput:
+            continue
+        trajectory.update_pretokenized_state(prepared, answer(f"answer {number}"))
+        sampled.append(f"answer {number}")
+        line = [(record.message or {})["content"] for record in trajectory.records]
+        lost = [text for text in before if text not in line]
+        assert len(lost) <= rollback
+        assert not {message["content"] for message in kept} & set(lost)
+        history = [*kept, user(f"question {number}"), assistant(f"answer {number}")]
 
 
 def test_a_strict_matcher_names_the_lost_reasoning():
@@ -150,3 +208,16 @@ def test_true_is_not_a_token_id():
     with pytest.raises(InvalidInput, match="output ids must be integers"):
         say(LinearTrajectory(), user("q"), reply=Reply(assistant("a"), [5, True], [-1.0, -1.0], "stop"))
     assert letters("a")
+
+
+def test_true_is_no_number_of_a_reply():
+    """Nor is it a logprob, or an id of the prompt that an engine reports."""
+    trajectory = LinearTrajectory()
+    with pytest.raises(InvalidInput, match="logprobs must be numbers"):
+        say(trajectory, user("q"), reply=Reply(assistant("a"), [5], [True], "stop"))
+    prompt: Any = list(ask(trajectory, user("q")).prompt_ids)
+    wrongs: list[Any] = [[True, *prompt[1:]], [-5, *prompt], ["a"]]
+    for wrong in wrongs:
+        with pytest.raises(InvalidInput, match="prompt ids must"):
+            say(trajectory, user("q"), reply=Reply(assistant("a"), [5], [-1.0], "stop", prompt_ids=wrong))
+    assert trajectory.version == 0

@@ -10,10 +10,10 @@ import pytest
 
 import onrecord
 from onrecord.errors import Conflict, InvalidInput, SessionRetired
-from onrecord.rollout.recording import Rollout, open_rollout, read_lane
+from onrecord.rollout.recording import Rollout, open_rollout, read_lane, record_reward
 from onrecord.rollout.trainers import TRAINERS, sampled_ranges, split, token_versions
 from onrecord.rollout.writing import pieces
-from tests.rollout.world import aborted, begin, letters, play
+from tests.rollout.world import aborted, assistant, begin, letters, play, tool, user
 
 
 @pytest.fixture
@@ -45,14 +45,58 @@ def test_a_reward_is_recorded_once(records, rollout):
     assert (sample.group, sample.metadata["seed"]) == ("g1", 3)
 
 
-@pytest.mark.parametrize("wrong", [True, None, "1", float("nan"), float("inf")])
+@pytest.mark.parametrize("wrong", [True, None, "1", float("nan"), float("inf"), pytest.param(10**400, id="huge")])
 def test_a_reward_is_a_finite_number(rollout, wrong):
     """Everything else is refused, and so is a turn that is not committed."""
+    with pytest.raises(InvalidInput, match="has no committed turn"):
+        rollout.reward(1.0, turn=0)
     play(rollout, 1)
     with pytest.raises(InvalidInput):
         rollout.reward(wrong)
     with pytest.raises(InvalidInput, match="turns 0 to 0"):
         rollout.reward(1.0, turn=1)
+
+
+def test_a_branch_has_rewards_of_its_own(records, rollout):
+    """Rewards that the trunk had before do not count for a branch, and do not stand in the way of its own."""
+    messages = play(rollout, 1)
+    assert (rollout.reward(1.0), rollout.reward(0.5, turn=0)) == (True, True)
+    play(rollout, 1, messages)
+    for name, reward in (("same", 1.0), ("other", 0.25)):
+        branched = open_rollout(records, rollout.branch(name).id)
+        assert (branched.reward(reward), branched.reward(reward)) == (True, False)
+        assert branched.reward(0.5, turn=0) is True
+        branched.freeze()
+        (sample,) = branched.samples()
+        assert (sample.rewards, sample.turn_rewards) == ({"reward": reward}, [0.5, None])
+    assert rollout.lane.rewards[0, "reward"] == 1.0
+
+
+def test_a_reward_of_an_earlier_log_is_still_recorded_once(rollout):
+    """Its event has an id without the session: it is on record all the same."""
+    play(rollout, 1)
+    log = rollout.session.log
+    data = {"agent": "policy", "name": "reward", "reward": 1.0}
+    log.append(log.draft("reward.recorded", data, id="reward/policy/0/reward"))
+    before = log.head().position
+    assert rollout.reward(1.0) is False
+    with pytest.raises(Conflict, match="is 1 on record"):
+        rollout.reward(0.0)
+    assert log.head().position == before
+
+
+def test_two_rewards_at_the_same_moment(records, rollout):
+    """The one that comes later is a conflict with the recorded one, and its lane has all that came before it."""
+    play(rollout, 1)
+    sessions = [records.get("task-17", agent="policy") for _judge in range(2)]
+    lanes = [read_lane(session) for session in sessions]
+    play(rollout, 1, [user("question"), assistant("answer 0"), tool("result")])
+    assert record_reward(sessions[0], lanes[0], 1.0) is True
+    assert len(lanes[0].commits) == 2
+    with pytest.raises(Conflict, match="is 1 on record, not 0") as refused:
+        record_reward(sessions[1], lanes[1], 0.0)
+    assert (refused.value.code, "another name" in str(refused.value.hint)) == ("conflict", True)
+    assert rollout.refresh().lane.rewards == {(0, "reward"): 1.0}
 
 
 def test_a_late_reward_reaches_the_frozen_samples(records, rollout):

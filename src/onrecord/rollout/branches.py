@@ -10,10 +10,21 @@ frozen and rewarded like any rollout. `choose` is the only place that decides wh
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import Conflict, InvalidInput, NameTaken, SessionFrozen, SessionNotFound
-from onrecord.rollout.recording import POLICY_AGENT, branch, open_rollout, read_lane
+from onrecord.errors import (
+    AssemblyFailed,
+    Conflict,
+    DamagedLog,
+    InvalidInput,
+    NameTaken,
+    PayloadErased,
+    SessionFrozen,
+    SessionNotFound,
+    SessionRetired,
+)
+from onrecord.rollout.recording import POLICY_AGENT, branch, open_rollout, read_lane, refuse_retired
 from onrecord.rollout.trajectory import Policy
 
 if TYPE_CHECKING:
@@ -70,7 +81,7 @@ def choose(lines: Sequence[Line], messages: Sequence[Message], *, again: bool = 
         last = discards == 1 and matched == anchors[-1] - 1
         answered = last and not given
         continues = discards <= line.trajectory.policy.max_rollback and matched >= (anchors[0] - 1 if anchors else 0)
-        continues = continues and not (discards and _is_edited(given))
+        continues = continues and not (discards and _is_edited(given, spelled=matched + 1 in anchors))
         continues = continues or (last and bool(given) and given[0].get("role") == "assistant")
         if line.state == FREE and (continues or answered) and not (again and answered):
             rank = (base, -discards, matched)
@@ -78,13 +89,14 @@ def choose(lines: Sequence[Line], messages: Sequence[Message], *, again: bool = 
     return Choice(best[1]) if best else Choice(root, turns)
 
 
-def _is_edited(different: Sequence[Message]) -> bool:
-    """Whether something before an assistant's message differs: then that message answers another prompt.
+def _is_edited(different: Sequence[Message], *, spelled: bool) -> bool:
+    """Whether a message of the assistant, among those from the first difference on, answers another prompt.
 
-    If the assistant's message itself is the first that differs, it is that turn in another spelling, which is refused.
+    If the first that differs is where a generated one was (`spelled`), it is that turn in another spelling, which is
+    refused.
     """
-    first, *others = [message.get("role") for message in different] or ["assistant"]
-    return first != "assistant" and "assistant" in others
+    roles = [message.get("role") for message in different]
+    return "assistant" in roles and not (spelled and roles[0] == "assistant")
 
 
 def branching(policy: Policy | None) -> Policy:
@@ -105,12 +117,17 @@ class Node(NamedTuple):
     @property
     def shared_turns(self) -> int:
         """How many of its turns are also its parent's."""
-        return sum(position <= self.head.forked_at for position in self.lane.commits) if self.head.parent else 0
+        return self.lane.inherited
 
     @property
     def has_own(self) -> bool:
         """Whether it has a turn of its own, whole or not."""
         return len(self.lane.standing()) > self.shared_turns
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it was deleted: it has ended, and no trainer has its samples."""
+        return self.lane.retired is not None and not self.lane.acknowledged
 
 
 class Tree:
@@ -131,9 +148,13 @@ class Tree:
 
     def leaves(self) -> list[Node]:
         """The lines that end here: each is a sample. A line that another one continues is not among them."""
-        ends = {(node.head.parent, node.head.forked_at) for node in self.nodes if node.has_own}
-        whole = [node for node in self.nodes if node.has_own]
+        whole = [node for node in self.nodes if node.has_own and not node.is_given_up]
+        ends = {(node.head.parent, node.head.forked_at) for node in whole}
         return [node for node in whole if (node.head.session, max(node.lane.commits, default=0)) not in ends]
+
+    def due(self) -> list[Node]:
+        """The leaves whose samples no trainer has yet."""
+        return [node for node in self.leaves() if node.lane.retired is None]
 
     @property
     def sampled_tokens(self) -> int:
@@ -142,7 +163,7 @@ class Tree:
 
     @property
     def discarded_tokens(self) -> int:
-        """How many of them are in no line any more."""
+        """How many of them are in no line any more, or only in lines that were given up."""
         kept = {self._owned(node, position) for node in self.leaves() for position in node.lane.commits}
         return sum(count for turn, count in self._sampled().items() if turn not in kept)
 
@@ -187,10 +208,37 @@ def read_heads(records: SessionStore, id: str) -> list[Head]:
     return [found[0], *sorted(found[1:], key=lambda head: head.session)]
 
 
+def read_line(records: SessionStore, id: str, root: str, agent: str, policy: Policy | None) -> Lane | None:
+    """A line of a tree, from the record; None if a sweep erased its ids, some time after it had been retired."""
+    session = records.get(id, agent=agent)
+    try:
+        return read_lane(session, agent, policy)
+    except PayloadErased:
+        with suppress(SessionRetired):
+            refuse_retired(session)
+            raise
+        if id == root:
+            raise
+        return None
+
+
 def read_tree(records: SessionStore, name: str, *, agent: str = POLICY_AGENT, policy: Policy | None = None) -> Tree:
     """The rollout with this name or id and all its branches, from the record; takes no lease."""
     heads = read_heads(records, records.find(name).session)
-    return Tree([Node(head, read_lane(records.get(head.session, agent=agent), agent, policy)) for head in heads])
+    lanes = [(head, read_line(records, head.session, heads[0].session, agent, policy)) for head in heads]
+    return Tree([Node(head, lane) for head, lane in lanes if lane is not None])
+
+
+def is_continued(records: SessionStore, head: Head, lane: Lane, agent: str) -> bool:
+    """Whether a branch that was not deleted continues a line from its end: its samples have the turns of both."""
+    end = max(lane.commits, default=0)
+    for child in records.children(head.session):
+        if end and child.forked_at == end:
+            with suppress(AssemblyFailed, DamagedLog, PayloadErased):
+                node = Node(child, read_lane(records.get(child.session, agent=agent), agent))
+                if node.has_own and not node.is_given_up:
+                    return True
+    return False
 
 
 def grow(session: Session, lane: Lane, name: str, turns: int, count: int) -> Session:
@@ -227,19 +275,20 @@ class RolloutTree:
         self._open: dict[str, Rollout] = {first.session.id: first}
         self._root = first.session.id
         for head in read_heads(records, self._root)[1:]:
-            self._open[head.session] = open_rollout(records, head.session, policy=policy)
+            with suppress(SessionRetired):
+                self._open[head.session] = open_rollout(records, head.session, policy=policy)
 
     @property
     def lines(self) -> list[Rollout]:
-        """All lines, the first one first."""
-        return list(self._open.values())
+        """All lines that have not been retired, the first one first."""
+        return [rollout for rollout in self._open.values() if rollout.lane.retired is None]
 
     def line(self, messages: Sequence[Message], *, again: bool = False) -> Rollout:
         """The line that these messages continue; a new one if there is none, or if the answer is wanted `again`."""
         root = self._open[self._root]
         if root.lane.frozen is not None:
             raise SessionFrozen(f"the samples of rollout {root.session.name!r} are frozen; it accepts no more turns")
-        lines = [Line(id, rollout.trajectory) for id, rollout in self._open.items()]
+        lines = [Line(rollout.session.id, rollout.trajectory) for rollout in self.lines]
         chosen = choose(lines, messages, again=again)
         if chosen.turns is None:
             return self._open[chosen.id]
@@ -255,13 +304,15 @@ class RolloutTree:
     def freeze(self, **options: Any) -> list[Sample]:
         """Freeze every line and return one sample per leaf: from now on, every reader gets the same bytes."""
         made: list[Sample] = []
-        leaves = {node.head.session for node in self.tree().leaves()}
+        leaves = {node.head.session for node in self.tree().due()}
         if not leaves:
             raise Conflict("no line of this rollout has a turn", hint="record a turn first")
-        for id, rollout in self._open.items():
+        for rollout in self._open.values():
+            rollout.refresh()  # a process without the lease may retire a line
+        for rollout in self.lines:
             if rollout.lane.standing():
                 rollout.freeze(**options)
-            if id in leaves:
+            if rollout.session.id in leaves:
                 made += rollout.samples()
         return made
 

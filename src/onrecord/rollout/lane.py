@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from onrecord.rollout.trajectory import Policy
     from onrecord.rollout.turns import Reply, Span
 
+REWARD = "reward"
+"""The name of the reward that a trainer uses; others are kept beside it."""
 PROMPT, PARTIAL, OUTPUT = "prompt", "partial", "output"
 """What ids are of: the prompt, the output so far while an engine streams it, or the whole output."""
 _EMPTY_PROMPT: dict[str, Any] = {"keep": 0, "ids": pack_integers(()), "origins": []}
@@ -105,6 +107,8 @@ class Lane:
         self.trajectory = LinearTrajectory(policy)
         self.position = 0
         """The position of the last folded event."""
+        self.forked = 0
+        """Where the own part of a branch begins: earlier turns are those of the rollout that it branched from."""
         self.commits: list[int] = []
         """The position that committed each turn of the trajectory."""
         self.turns = 0
@@ -143,6 +147,7 @@ class Lane:
         if kind == "session.forked":
             # Earlier events are the parent's history, and so are its samples.
             self.frozen, self.acknowledged, self.retired, self.rewards = None, 0, None, {}
+            self.forked = event.position
         elif kind == "rollout.retired":
             self.retired = str(data.get("reason", ""))
         elif kind == "reward.recorded":
@@ -233,9 +238,27 @@ class Lane:
             self.open = None
 
     @property
+    def inherited(self) -> int:
+        """How many committed turns are those of the rollout that it branched from."""
+        return sum(position < self.forked for position in self.commits)
+
+    @property
     def sampled_tokens(self) -> int:
-        """How many ids the samples could have: all of committed turns, discarded ones included, and of the tail."""
-        return self.trajectory.discarded_tokens + sum(len(record.output) for record in self.trajectory.records)
+        """How many ids were sampled here: all of its own committed turns, discarded ones included, and of the tail.
+
+        Those of shared turns were sampled, and count, in the rollout that it branched from.
+        """
+        tail = self.trajectory.provisional
+        return sum(self._own.values()) + (len(tail.output) if tail else 0)
+
+    @property
+    def discarded(self) -> list[int]:
+        """How many ids each of its own turns had that a request has discarded."""
+        return [count for position, count in self._own.items() if position not in self.commits]
+
+    @property
+    def _own(self) -> dict[int, int]:
+        return {position: count for position, count in self.sampled.items() if position > self.forked}
 
     def standing(self) -> list[TurnRecord]:
         """The turns as samples would be made from them now; one that is still open is INCOMPLETE."""

@@ -11,12 +11,14 @@ it, every step here raises `LeaseLost` and changes nothing.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from onrecord.errors import (
     Conflict,
     DamagedLog,
+    IdReused,
     InvalidInput,
     SessionClosed,
     SessionFrozen,
@@ -27,7 +29,7 @@ from onrecord.errors import (
 from onrecord.log.head import refuse_ended
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.store import LEASE_SECONDS
-from onrecord.rollout.lane import LANE_KINDS, Lane, item_of, output_payload, partial_payload, prompt_payload
+from onrecord.rollout.lane import LANE_KINDS, REWARD, Lane, item_of, output_payload, partial_payload, prompt_payload
 from onrecord.session.budget import usage_of
 from onrecord.session.turns import refuse_exhausted, stop
 
@@ -45,8 +47,6 @@ if TYPE_CHECKING:
 
 POLICY_AGENT = "policy"
 """The default lane of a rollout."""
-REWARD = "reward"
-"""The name of the reward that a trainer uses; others are kept beside it."""
 REASON_LIMIT = 2_000
 """The longest recorded reason of a failure, in characters."""
 
@@ -458,42 +458,40 @@ def lane_samples(session: Session, lane: Lane, **options: Unpack[SampleOptions])
 
 
 def _assembled(session: Session, lane: Lane, **options: Unpack[SampleOptions]) -> list[Sample]:
-    from onrecord.rollout.samples import assemble
+    from onrecord.rollout.samples import of_lane
 
-    made = assemble(lane.standing(), session=session.id, **options)
-    kept = sum(int(sample.loss_mask.sum()) for sample in made)
-    made[0].discarded_tokens = lane.sampled_tokens - kept
-    metadata, head = session.views.facts.metadata, session.head
-    inherited = sum(position <= head.forked_at for position in lane.commits) if head.parent else 0
-    of_turns = [lane.rewards.get((position, REWARD)) for position in lane.commits]
-    for sample in made:
-        sample.metadata, sample.group = metadata, str(metadata.get("group") or "")
-        ends = sample.turn_ends if options.get("merge", True) else [0] * sample.index + sample.turn_ends
-        sample.shared_length = ends[min(inherited, len(ends)) - 1] if inherited and ends else 0
-        sample.rewards = {name: value for (position, name), value in lane.rewards.items() if not position}
-        turns = of_turns[: len(sample.turn_ends)] if options.get("merge", True) else of_turns[sample.index :][:1]
-        sample.turn_rewards = [*turns, *[None] * (len(sample.turn_ends) - len(turns))]
-    return made
+    return of_lane(lane, session.id, session.views.facts.metadata, **options)
 
 
 def record_reward(session: Session, lane: Lane, reward: float, *, turn: int | None = None, name: str = REWARD) -> bool:
     """Record a reward exactly once; false if it was on record already."""
     if lane.retired is not None:
         raise _retired(session, lane.retired)
-    if isinstance(reward, bool) or not isinstance(reward, int | float) or not isfinite(reward):
+    if isinstance(reward, bool) or not isinstance(reward, int | float) or not _is_finite(reward):
         raise InvalidInput(f"a reward must be a finite number, not {reward!r:.80}")
     if turn is not None and (type(turn) is not int or not 0 <= turn < len(lane.commits)):
-        raise InvalidInput(f"the rollout has turns 0 to {len(lane.commits) - 1}, not {turn!r:.80}")
+        has = f"turns 0 to {len(lane.commits) - 1}" if lane.commits else "no committed turn"
+        raise InvalidInput(f"the rollout has {has}, so it cannot reward turn {turn!r:.80}")
     check_name(name, "reward")
-    position = 0 if turn is None else lane.commits[turn]
-    if (known := lane.rewards.get((position, name))) is not None:
-        if known == reward:
-            return False
+    reward, position = float(reward), 0 if turn is None else lane.commits[turn]
+    is_new = (position, name) not in lane.rewards
+    if is_new:
+        data = {"agent": lane.agent, "name": name, "reward": reward} | ({"turn": position} if position else {})
+        # With the session's own id: a branch inherits the ids of the log that it shares.
+        id = f"reward/{session.id}/{lane.agent}/{position}/{name}"
+        with suppress(IdReused):  # another process recorded a different one a moment ago
+            session.log.append(session.log.draft("reward.recorded", data, id=id))
+        lane.fold(session.events(after=lane.position, kinds=LANE_KINDS))
+    if (known := lane.rewards[position, name]) != reward:
         raise Conflict(
             f"the {name} of {'the rollout' if turn is None else f'turn {turn}'} is {known:g} on record, not {reward:g}",
             hint="a reward is recorded once; record another one under another name",
         )
-    data = {"agent": lane.agent, "name": name, "reward": float(reward)} | ({"turn": position} if position else {})
-    drafted = session.log.draft("reward.recorded", data, id=f"reward/{lane.agent}/{position}/{name}")
-    lane.fold(session.log.append(drafted))
-    return True
+    return is_new
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return isfinite(number)
+    except OverflowError:  # an integer that no float can hold
+        return False

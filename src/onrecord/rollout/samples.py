@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onrecord.errors import AssemblyFailed, InvalidInput
+from onrecord.rollout.lane import REWARD
 from onrecord.rollout.turns import COMPLETED, ORIGINS, SAMPLED, TRUNCATED
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from onrecord.log.item_values import Json
+    from onrecord.rollout.lane import Lane
     from onrecord.rollout.turns import TurnRecord
 
 _NUMBERED = {origin: bytes([number]) for number, origin in enumerate(ORIGINS)}
@@ -51,8 +53,9 @@ class Sample:
     side_payloads: dict[str, list[Any] | None] = field(default_factory=dict)
     """By name, one value per turn; None if a turn lacks it."""
     discarded_tokens: int = 0
-    """On the first sample of a session: how many sampled tokens are in none of its samples, because a request
-    discarded their turn, they follow a turn that is not COMPLETED, or they did not fit into `max_seq_len`."""
+    """On the first sample of a session: how many tokens that it sampled are in none of its samples, because a request
+    discarded their turn, they follow a turn that is not COMPLETED, or they did not fit into `max_seq_len`. Those of
+    turns that a branch shares are counted in the rollout that it branched from."""
     shared_length: int = 0
     """In a branch: how many tokens at its beginning are also in the rollout that it branched from."""
     rewards: dict[str, float] = field(default_factory=dict)
@@ -67,7 +70,7 @@ class Sample:
     @property
     def reward(self) -> float | None:
         """The reward of the rollout."""
-        return self.rewards.get("reward")
+        return self.rewards.get(REWARD)
 
     @property
     def prompt_length(self) -> int:
@@ -115,6 +118,24 @@ def assemble(
     if merge:
         return [_merged(_until_unfinished(records, past_length=past_length), session, max_seq_len)]
     return [_single(records, number, session, max_seq_len) for number in range(len(records))]
+
+
+def of_lane(lane: Lane, session: str, metadata: dict[str, Json], *, merge: bool = True, **options: Any) -> list[Sample]:
+    """The samples of a lane, with all that is on record about them."""
+    made = assemble(lane.standing(), session=session, merge=merge, **options)
+    rewards = {name: value for (position, name), value in lane.rewards.items() if not position}
+    of_turns = [lane.rewards.get((position, REWARD)) for position in lane.commits]
+    kept = 0
+    for sample in made:
+        sample.metadata, sample.group, sample.rewards = metadata, str(metadata.get("group") or ""), rewards
+        ends = sample.turn_ends if merge else [0] * sample.index + sample.turn_ends
+        shared = min(lane.inherited, len(ends))
+        sample.shared_length = ends[shared - 1] if shared else 0
+        kept += int(sample.loss_mask[sample.shared_length :].sum())
+        turns = of_turns[: len(sample.turn_ends)] if merge else of_turns[sample.index :][:1]
+        sample.turn_rewards = [*turns, *[None] * (len(sample.turn_ends) - len(turns))]
+    made[0].discarded_tokens = lane.sampled_tokens - kept
+    return made
 
 
 def _check_line(records: Sequence[TurnRecord]) -> None:

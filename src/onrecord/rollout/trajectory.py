@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
 from onrecord.log.codec import as_read, encode_payload
+from onrecord.rollout.discarding import BRANCHES_HINT, Discarding, refuse_repeated
 from onrecord.rollout.ids import first_difference, last_ids, marked, sequence, without
 from onrecord.rollout.matching import LOOSE_REASONING, Matching, as_stored, canonical, difference, tools_digest
 from onrecord.rollout.turns import (
@@ -212,7 +213,8 @@ class LinearTrajectory:
         answer = None if request.resample else self._lost_answer(base, fingerprint)
         if answer is None:
             self._check_rollback(base, matched, start + len(given))
-            self._check_replaced(base, matched, given)
+            if base < len(self._anchors):
+                refuse_repeated(self._discarding(base, matched), given[same:])
             self._check_tools(base, tools)
             self._check_length(base)
         records = self._committed[:base]
@@ -256,33 +258,15 @@ class LinearTrajectory:
             raise InvalidInput(
                 f"this request matches the first {matched} of {len(self.messages)} messages and would discard "
                 f"{discarded} generated turns; at most {self.policy.max_rollback} may be discarded",
-                hint="send the conversation as it was answered, or exactly the first prompt to start over",
+                hint="send the conversation as it was answered, or exactly the first prompt to start over; "
+                + BRANCHES_HINT,
                 matched=matched,
                 discarded=discarded,
             )
 
-    def _check_replaced(self, base: int, matched: int, given: Sequence[Message]) -> None:
-        """Refuse a first prompt with an assistant message where a generated one was.
-
-        It is the generated turn in another spelling. As a new first prompt it would be tokenized again as the client's
-        own text, and the sampled ids would be lost without a word.
-        """
-        if base or not self._anchors:
-            return
-        place = self._anchors[0] - 1
-        written = [index for index, message in enumerate(given) if message.get("role") == "assistant"]
-        first = sum(message.get("role") == "assistant" for message in self.messages[:place])
-        if place not in written and len(written) <= first:
-            return
-        what = difference(self.messages[matched], given[matched]) if matched < len(given) else "length"
-        raise InvalidInput(
-            f"this request repeats a generated turn, but not as it was answered: message {matched} differs in {what}; "
-            f"{self._sampled(0):,} sampled tokens would be lost",
-            hint="send the assistant's message as it was answered, or choose a wider matcher; "
-            "to replace the turn, send the messages before it",
-            matched=matched,
-            differs=what,
-        )
+    def _discarding(self, base: int, matched: int) -> Discarding:
+        generated = [anchor - 1 for anchor in self._anchors[base:]]
+        return Discarding(self.messages, self._matching, matched, generated, self._sampled(base))
 
     def _check_length(self, base: int) -> None:
         if self.policy.refuse_after_length and base and self._committed[base - 1].status == TRUNCATED:
@@ -462,10 +446,7 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> TurnRecord:
 def _as_seen(prepared: Prepared, prompt_ids: Sequence[int], max_trim: int) -> tuple[int, array[int], tuple[Span, ...]]:
     """The prompt of an engine that rendered it itself, if it continues the stored ids."""
     expected = prepared.prompt_ids
-    try:
-        seen = prompt_ids if isinstance(prompt_ids, array) and prompt_ids.typecode == "i" else array("i", prompt_ids)
-    except (TypeError, OverflowError):
-        raise InvalidInput("prompt ids must be integers from 0 to 2,147,483,647") from None
+    seen = integers(prompt_ids, "prompt ids")
     if seen == expected:
         return prepared.keep, prepared.tail, prepared.origins
     stored = sequence(prepared._stored)  # noqa: SLF001 - its own module
@@ -477,7 +458,7 @@ def _as_seen(prepared: Prepared, prompt_ids: Sequence[int], max_trim: int) -> tu
             f"at most {max_trim} trailing ids may be replaced",
             index=keep,
         )
-    prompt = integers(seen[keep:], "prompt ids")
+    prompt = seen[keep:]
     replaced = min(len(stored) - keep, len(prompt))
     return keep, prompt, spans(((REPAIRED, replaced), (TEMPLATE, len(prompt) - replaced)), len(prompt), "origins")
 

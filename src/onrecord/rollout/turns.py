@@ -139,9 +139,7 @@ def integers(values: Sequence[int], what: str) -> array[int]:
         ids = values
     else:
         try:
-            if bool in set(map(type, values)):
-                raise TypeError
-            ids = array("i", values)
+            ids = _packed("i", values)
         except (TypeError, OverflowError):
             raise InvalidInput(f"{what} must be integers from 0 to 2,147,483,647") from None
     least = min(values if isinstance(values, list) else ids, default=0)  # reading an array makes each integer again
@@ -153,13 +151,20 @@ def integers(values: Sequence[int], what: str) -> array[int]:
 def floats(values: Sequence[float], what: str) -> array[float]:
     """Numbers as an array of float32, or one clear error. A number that float32 cannot hold is refused too."""
     try:
-        kept = values if isinstance(values, array) and values.typecode == "f" else array("f", values)
+        kept = values if isinstance(values, array) and values.typecode == "f" else _packed("f", values)
     except (TypeError, OverflowError):
         raise InvalidInput(f"{what} must be numbers") from None
     if not isfinite(sum(kept)) and not all(map(isfinite, kept)):
         index = next(index for index, value in enumerate(kept) if not isfinite(value))
         raise InvalidInput(f"{what} must be finite numbers of float32, but number {index} is {values[index]!r:.40}")
     return kept
+
+
+def _packed(typecode: str, values: Sequence[Any]) -> array[Any]:
+    """Values as an array; for it, true would be a number."""
+    if bool in set(map(type, values)):
+        raise TypeError
+    return array(typecode, values)
 
 
 def spans(marked: Sequence[Span], count: int, what: str) -> tuple[Span, ...]:

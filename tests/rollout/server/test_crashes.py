@@ -1,6 +1,8 @@
 """Kill -9 at every step of a turn: the next prompt has the same ids, and no turn is lost or doubled."""
 
+import itertools
 import os
+import random
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from bench.rollout_load import run_load
 from examples.rollout.running import Server
+from examples.rollout.running import proxy as serving
 from tests.rollout.server.places import USER, aborts, code_of, message_of, says, waits
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,6 +23,8 @@ DEATHS = [
     ("second intent", "after"), ("commit", "before"), ("commit", "after"),
 ]  # fmt: skip
 """Between two steps the engine may or may not have been called: these are all the different moments."""
+TURNS, KILLS = 210, 5
+"""Of the test with random routing."""
 
 
 @pytest.fixture
@@ -132,3 +137,29 @@ def test_agents_move_between_proxies(tmp_path, count):
     assert load.problems == []
     assert load.answered == load.sessions * load.turns
     assert load.killed == load.kills
+
+
+def test_random_routing_with_kills_of_a_process(start, engine, tmp_path, tokenizer_place):
+    """Two proxies, one of them a process that is killed now and then: every turn continues its base, none is lost."""
+    here, rng = start(), random.Random(7)  # which proxy gets a request, not a secret
+    session, messages, kills = here.new(), [USER], 0
+    there = serving(tmp_path / "store.db", engine.url, tokenizer_place)
+    try:
+        for number in range(TURNS):
+            engine.script.append(says(f"Answer {number}."))
+            if number % (TURNS // KILLS) == TURNS // KILLS - 1:
+                message_of(post(there.url, session, messages))  # it has the lease, and the session in memory
+                there.kill()
+                there, kills = serving(tmp_path / "store.db", engine.url, tokenizer_place), kills + 1
+            answer = message_of(post(rng.choice([here.url, there.url]), session, messages))
+            assert answer["content"] == f"Answer {number}."
+            messages += [answer, {"role": "user", "content": f"{number}"}]
+    finally:
+        there.stop()
+    record = here.record(session)
+    assert (kills, record["messages"]) == (KILLS, messages[:-1])
+    assert len(engine.requests) == TURNS, "the repeated request got the recorded answer"
+    assert all(later[: len(one)] == one for one, later in itertools.pairwise(engine.prompts()))
+    (sample,) = here.http.post(f"/sessions/{session}/samples").json()["samples"]
+    assert (len(sample["turn_ends"]), sample["discarded_tokens"], sample["status"]) == (TURNS, 0, "COMPLETED")
+    assert sum(sample["loss_mask"]) == sum(len(one["output_ids"]) for one in record["records"])

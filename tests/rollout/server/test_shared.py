@@ -210,10 +210,10 @@ def test_an_update_that_never_ends_is_an_error(start, engine):
 
 
 def damage(proxy):
-    """Change one character of a recorded turn on disk; the position of its event."""
+    """Change one character of the last recorded turn on disk; the position of its event."""
     db = apsw.Connection(proxy.records.store.url.removeprefix("sqlite:///"))
-    ((key, payload),) = db.execute(
-        "SELECT key, payload FROM events WHERE kind = 'tokens.recorded' AND id LIKE '%/output'"
+    *_earlier, (key, payload) = db.execute(
+        "SELECT key, payload FROM events WHERE kind = 'tokens.recorded' AND id LIKE '%/output' ORDER BY key"
     )
     changed = bytes(payload).replace(b"stop", b"stpp", 1)
     assert changed != bytes(payload)
@@ -232,6 +232,11 @@ def test_damage_is_found_before_samples_are_made(start, engine):
     assert code_of(refused) == (500, "damaged_log")
     assert refused.json()["error"]["position"] == position
     assert proxy.record(session)["frozen"] is None
+    session = proxy.new()
+    proxy.chat(session, [USER])
+    assert proxy.http.post(f"/sessions/{session}/samples").status_code == 200
+    damage(proxy)
+    assert code_of(proxy.http.post(f"/sessions/{session}/samples")) == (500, "damaged_log")
 
 
 def test_what_is_discarded_is_counted(proxy, engine):
@@ -283,6 +288,10 @@ def test_rewards_over_http(proxy):
     assert reward(reward=1.0).json()["recorded"] is True
     assert reward(reward=1).json()["recorded"] is False
     assert code_of(reward(reward=0.5)) == (409, "conflict")
+    huge = proxy.http.post(f"/sessions/{session}/reward", content=b'{"reward": %s}' % (b"9" * 400))
+    assert code_of(huge) == (400, "invalid_input")
+    nobody = proxy.http.post("/sessions/01ARZ3NDEKTSV4RRFFQ69G5FAV/reward", json={"reward": 1})
+    assert (nobody.status_code, nobody.json()["error"]["hint"]) == (404, "POST /sessions creates one")
     for wrong in ({"reward": "1"}, {"reward": 1, "turn": 7}, {"rewards": 1}, {"reward": 1, "name": 7}, {}):
         assert code_of(reward(**wrong)) == (400, "invalid_input")
     proxy.http.post(f"/sessions/{session}/samples")

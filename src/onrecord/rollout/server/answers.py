@@ -32,6 +32,8 @@ STATUSES = {
     "outcome_unknown": 503,
 }  # fmt: skip
 """The status of every error a client can meet, by its code; any other is 500."""
+HINTS = {"session_not_found": "POST /sessions creates one"}
+"""Hints for clients, where the library's own is for Python or the command line."""
 _COME_BACK = (503,)
 
 
@@ -48,7 +50,8 @@ def problem_of(error: OnrecordError) -> JSONResponse:
     status = STATUSES.get(error.code, 500)
     headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if status in _COME_BACK or error.retryable else {}
     details = {name: value for name, value in error.details.items() if _is_plain(value)}
-    return problem(status, error.code, error.message, hint=error.hint, headers=headers, **details)
+    hint = HINTS.get(error.code, error.hint)
+    return problem(status, error.code, error.message, hint=hint, headers=headers, **details)
 
 
 def _is_plain(value: object) -> bool:

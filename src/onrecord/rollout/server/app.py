@@ -47,10 +47,10 @@ from onrecord.log.names import is_ulid, make_ulid
 from onrecord.machine import entropy
 from onrecord.rollout.branches import branching
 from onrecord.rollout.engines import load_json
+from onrecord.rollout.lane import REWARD
 from onrecord.rollout.matching import same_json
 from onrecord.rollout.recording import (
     POLICY_AGENT,
-    REWARD,
     SAMPLE_OPTIONS,
     branch,
     read_lane,
@@ -187,8 +187,13 @@ class Proxy:
         """Take note of the weights that the engine has from now on; replies that name none are recorded with it."""
         asked = await self._body(request)
         _refuse_unknown(asked, ("version", "updating"), "weights")
-        version = asked.get("version")
-        if asked.get("updating") is True and version is None:
+        version, updating = asked.get("version"), asked.get("updating", False)
+        if type(updating) is not bool or (updating and version is not None):
+            raise InvalidInput(
+                "updating must be true or false, and true only without a version",
+                hint='announce {"updating": true} before the update, and {"version": ...} after it',
+            )
+        if updating:
             self.chat.report_weights(None)
             return JSONResponse({"version": self.chat.weights, "updating": True})
         if not isinstance(version, str | int) or isinstance(version, bool) or not 0 < len(str(version)) <= NAME_LIMIT:
@@ -266,18 +271,18 @@ class Proxy:
         """Freeze and read the samples; or, with their digest, record that the trainer has them."""
         asked, id = await self._body(request, empty=True), _session_id(request)
         digest = asked.get("acknowledge")
+        known, what = (SAMPLE_OPTIONS, "samples") if digest is None else (("acknowledge",), "an acknowledgement")
+        _refuse_unknown(asked, known, what)
         if self.settings.branches:
             if digest is not None:
                 await self.grove.acknowledge(id, str(digest), self.asking.on)
                 return JSONResponse({"session_id": id, "digest": digest, "retired": True})
-            _refuse_unknown(asked, SAMPLE_OPTIONS, "samples")
             return JSONResponse(await self.grove.samples(id, asked, self.asking.on))
         live = await self._live(request)
         if digest is not None:
             await self.asking.on(live, settled(partial(live.acknowledge, str(digest))))
             self.shelf.drop(live)
             return JSONResponse({"session_id": live.id, "digest": digest, "retired": True})
-        _refuse_unknown(asked, SAMPLE_OPTIONS, "samples")
         return await self.asking.on(live, settled(lambda: JSONResponse(live.samples(asked))))
 
     async def reward(self, request: Request) -> Response:
@@ -304,12 +309,23 @@ class Proxy:
         return JSONResponse(await settled(partial(self._branch, id, asked.get("name"), asked.get("turns"))))
 
     def _branch(self, id: str, name: str | None, turns: Any) -> dict[str, Any]:
+        """A new branch. If it has a name, the same request again after a lost reply gets the same branch."""
         session = self.records.get(id, agent=POLICY_AGENT)
         refuse_retired(session)
-        lane = read_lane(session, POLICY_AGENT, self.policy)
-        new = branch(session, lane, name or self._new_name(), turns)
-        shared = len(read_lane(new, POLICY_AGENT, self.policy).commits)
-        return {"session_id": new.id, "name": new.name, "turns": shared, "branch_of": id}
+        lane, created = read_lane(session, POLICY_AGENT, self.policy), True
+        try:
+            new = branch(session, lane, name or self._new_name(), turns)
+        except NameTaken:
+            head = self.records.named(str(name))
+            if head is None or head.parent != id:
+                raise
+            new, created = self.records.get(head.session, agent=POLICY_AGENT), False
+            refuse_retired(new)
+            refuse_ended(head)
+        shared = read_lane(new, POLICY_AGENT, self.policy).inherited
+        if turns not in (None, shared):
+            raise NameTaken(f"the branch {name!r} shares {shared} turns, not {turns}", hint="choose another name")
+        return {"session_id": new.id, "name": new.name, "turns": shared, "branch_of": id, "created": created}
 
     def _new_name(self) -> str:
         return f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
@@ -436,7 +452,7 @@ def _session_id(request: Request) -> str:
     """The whole id in the path: over HTTP a prefix or a name is not enough."""
     id = request.path_params["id"].upper()
     if not is_ulid(id):
-        raise SessionNotFound("no session has this id", hint="POST /sessions creates one")
+        raise SessionNotFound("no session has this id")
     return str(id)
 
 

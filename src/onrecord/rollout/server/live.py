@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from math import isfinite
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, LogMoved, TrajectoryMoved
 from onrecord.rollout.matching import canonical
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Iterator, Sequence
 
-    from onrecord.rollout.lane import Lane
+    from onrecord.rollout.lane import Frozen, Lane
     from onrecord.rollout.recording import Intent, Rollout
     from onrecord.rollout.server.streaming import Flow
     from onrecord.rollout.server.upstream import Refusal
@@ -255,13 +257,9 @@ class Live:
 
     def samples(self, options: dict[str, Any]) -> dict[str, Any]:
         """Freeze the samples and return them: the same bytes at every read."""
-        frozen = self._stepped(lambda: self.rollout.freeze(**options))
+        frozen = self._stepped(partial(self._freeze, options))
         with self._lock:
             made = self.rollout.refresh().samples()  # a reward may have come from another process
-        if not all(isfinite(float(sample.logprobs.sum())) for sample in made):
-            raise AssemblyFailed(
-                "a recorded logprob is not finite, which JSON cannot carry", hint="export the session to a file"
-            )
         return {
             "session_id": self.id,
             "digest": frozen.digest,
@@ -271,6 +269,15 @@ class Live:
                 for sample in made
             ],
         }
+
+    def _freeze(self, options: dict[str, Any]) -> Frozen:
+        """Freeze the samples, unless they could not be delivered: a frozen session accepts no more turns."""
+        for record in self.rollout.lane.standing():
+            if not np.isfinite(np.frombuffer(record.logprobs, np.float32)).all():
+                raise AssemblyFailed(
+                    "a recorded logprob is not finite, which JSON cannot carry", hint="export the session to a file"
+                )
+        return self.rollout.freeze(**options)
 
     def acknowledge(self, digest: str) -> None:
         """Record that the trainer has the samples, and retire the session."""
@@ -316,7 +323,7 @@ def describe(session: Session, lane: Lane, *, tokens: bool) -> dict[str, Any]:
         "name": session.name,
         "metadata": session.views.facts.metadata,
         "head": trajectory.head,
-        "discarded": {"turns": trajectory.discarded_turns, "tokens": trajectory.discarded_tokens},
+        "discarded": {"turns": len(lane.discarded), "tokens": sum(lane.discarded)},
         "turn_under_way": lane.open is not None,
         "tokens_so_far": 0 if lane.open is None else lane.open.streamed,
         "frozen": None if lane.frozen is None else lane.frozen.digest,

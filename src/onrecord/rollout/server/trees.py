@@ -16,8 +16,8 @@ from weakref import WeakValueDictionary
 
 from onrecord.aio import settled
 from onrecord.errors import Conflict, InvalidInput, SessionFrozen
-from onrecord.rollout.branches import BUSY, FREE, SAME, Line, Node, Tree, choose, grow, read_heads
-from onrecord.rollout.recording import POLICY_AGENT, read_lane, refuse_retired
+from onrecord.rollout.branches import BUSY, FREE, SAME, Line, Node, Tree, choose, grow, read_heads, read_line
+from onrecord.rollout.recording import POLICY_AGENT, refuse_retired
 from onrecord.rollout.server.live import key_of
 from onrecord.rollout.server.messages import arguments_of
 
@@ -77,14 +77,14 @@ class Grove:
         self, root: str, messages: Sequence[Mapping[str, Any]], states: Mapping[str, str], *, again: bool
     ) -> str:
         with self.reading(root) as tree:
-            if tree.root.lane.retired is not None:
-                refuse_retired(self.records.get(root, agent=POLICY_AGENT))
+            self._refuse_retired(tree)
             if tree.root.lane.frozen is not None:
                 name = tree.root.head.name
                 raise SessionFrozen(f"the samples of rollout {name!r} are frozen; it accepts no more turns")
             lines = [
                 Line(id, node.lane.trajectory, states.get(id) or _state(node.lane, messages))
                 for id, node in tree.by_id.items()
+                if node.lane.retired is None
             ]
             chosen = choose(lines, messages, again=again)
             if chosen.turns is None:
@@ -93,6 +93,10 @@ class Grove:
             lane = tree.by_id[chosen.id].lane
             return grow(handle, lane, tree.root.head.name, chosen.turns, len(tree.nodes)).id
 
+    def _refuse_retired(self, tree: Tree) -> None:
+        if tree.root.lane.retired is not None:
+            refuse_retired(self.records.get(tree.root.head.session, agent=POLICY_AGENT))
+
     @contextmanager
     def reading(self, root: str) -> Iterator[Tree]:
         """The tree as it is on record. A line in memory is only brought up to date."""
@@ -100,11 +104,13 @@ class Grove:
             nodes = []
             for head in read_heads(self.records, root):
                 live = self.shelf.peek(head.session)
+                lane: Lane | None
                 if live is None:
-                    lane = read_lane(self.records.get(head.session, agent=POLICY_AGENT), POLICY_AGENT, self.policy)
+                    lane = read_line(self.records, head.session, root, POLICY_AGENT, self.policy)
                 else:
                     lane = seen.enter_context(live.seen())
-                nodes.append(Node(head, lane))
+                if lane is not None:
+                    nodes.append(Node(head, lane))
             yield Tree(nodes)
 
     def about(self, root: str) -> dict[str, Any]:
@@ -124,17 +130,18 @@ class Grove:
             return await settled(partial(self._handed_over, root, made))
 
     def _lines(self, root: str) -> list[tuple[str, str | None]]:
-        """The lines that have turns, and the digest of their samples if they are frozen."""
+        """The lines that have turns and have not ended, and the digest of their samples if they are frozen."""
         with self.reading(root) as tree:
+            self._refuse_retired(tree)
             return [
                 (node.head.session, node.lane.frozen.digest if node.lane.frozen else None)
                 for node in tree.nodes
-                if node.lane.standing()
+                if node.lane.standing() and node.lane.retired is None
             ]
 
     def _handed_over(self, root: str, made: dict[str, list[Any]]) -> dict[str, Any]:
         with self.reading(root) as tree:
-            leaves = [node.head.session for node in tree.leaves()]
+            leaves = [node.head.session for node in tree.due()]
             return {
                 "session_id": root, "digest": digest_of(tree), "samples": [one for id in leaves for one in made[id]],
                 "sampled_tokens": tree.sampled_tokens, "discarded_tokens": tree.discarded_tokens,

@@ -381,7 +381,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--turns", "export: one sample per turn (default: one per session)"),
          Option("--past-length", "export: also merge turns after one that ran out of tokens"),
          Option("--max-seq-len", "export: drop the last turns to fit this many tokens", "N"),
-         Option("--all", "export: every session that has turns with token ids", short="-a"),
+         Option("--all", "export: every rollout but those handed over, deleted or continued by a branch", short="-a"),
          Option("--force", "export: replace an existing file"),
          Option("--agent", "export: whose lane it is (default: ONRECORD_AGENT, or policy)", "AGENT"),
          takes=("WORDS...",), example="onrecord rollout export task-17 task-18 --to samples.parquet",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import AssemblyFailed, DamagedLog, PayloadErased
+from onrecord.rollout.branches import is_continued
 from onrecord.rollout.recording import POLICY_AGENT, check_chain, lane_samples, read_lane
 from onrecord.rollout.trainers import lines
 from onrecord.rollout.writing import pieces, writer
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onrecord.log.head import Head
+    from onrecord.rollout.lane import Lane
     from onrecord.rollout.samples import Sample
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
+
+
+CONTINUED = "continued"
+"""Why `--all` leaves out a rollout that a branch continues: its turns are in the samples of that branch."""
 
 
 def rollout(call: Call) -> int:
@@ -72,7 +79,9 @@ class _Told:
         self.without: dict[str, str] = {}
         """Sessions without a sample, and why."""
         self.skipped: dict[str, str] = {}
-        """Sessions that `--all` leaves out: a trainer has their samples, or they were deleted."""
+        """Sessions that `--all` leaves out, and why: acknowledged, retired, or continued by a branch."""
+        self.branches: dict[str, int] = {}
+        """How many branches, not named themselves, a session has."""
         self.damaged: list[str] = []
         self.discarded = 0
 
@@ -83,10 +92,11 @@ class _Told:
             session = records.handle(head.session, agent=self._agent)
             try:
                 lane = read_lane(session, self._agent)
-                ended = lane.retired is not None or lane.acknowledged
-                if ended and "all" in self._call:
-                    self.skipped[head.name] = "acknowledged" if lane.acknowledged else "retired"
+                if "all" in self._call and (why := self._left_out(records, head, lane)):
+                    self.skipped[head.name] = why
                     continue
+                if "all" not in self._call:
+                    self._note_branches(records, head)
                 check_chain(session)
                 for sample in lane_samples(session, lane, **self._options):
                     self._count(sample)
@@ -97,6 +107,20 @@ class _Told:
                     self.damaged.append(head.name)
             progress(done, len(self._heads))
         progress.finish()
+
+    def _left_out(self, records: SessionStore, head: Head, lane: Lane) -> str:
+        if lane.acknowledged or lane.retired is not None:
+            return "acknowledged" if lane.acknowledged else "retired"
+        if is_continued(records, head, lane, self._agent):
+            self.discarded += sum(lane.discarded)
+            return CONTINUED
+        return ""
+
+    def _note_branches(self, records: SessionStore, head: Head) -> None:
+        named = {one.session for one in self._heads}
+        count = sum(child.session not in named for child in records.children(head.session))
+        if count:
+            self.branches[head.name] = count
 
     def _count(self, sample: Sample) -> None:
         self.count += 1
@@ -109,7 +133,7 @@ class _Told:
         data = {
             "file": str(path), "bytes": path.stat().st_size, "sessions": len(self._heads), "samples": self.count,
             "tokens": self.tokens, "statuses": self.statuses, "without": self.without,
-            "skipped": self.skipped, "discarded_tokens": self.discarded,
+            "skipped": self.skipped, "branches": self.branches, "discarded_tokens": self.discarded,
         }  # fmt: skip
         sessions = len(self._heads) - len(self.without) - len(self.skipped)
         amount = f"{counted(self.count, 'sample')}, {counted(self.tokens, 'token')} of {counted(sessions, 'session')}"
@@ -124,9 +148,16 @@ class _Told:
                 f"{counted(self.discarded, 'sampled token')} on record are in no sample: their turns were replaced, "
                 "follow an unfinished turn or did not fit"
             )
-        if self.skipped:
-            named = counted(len(self.skipped), "session")
+        continued = list(self.skipped.values()).count(CONTINUED)
+        if ended := len(self.skipped) - continued:
+            named = counted(ended, "session")
             self._call.output.note(f"left out {named} that were handed over or deleted; name one to export it")
+        if continued:
+            self._call.output.note(f"left out {counted(continued, 'session')} whose turns are in samples of branches")
+        for name, count in self.branches.items():
+            self._call.output.note(
+                f"{name} has {counted(count, 'branch', 'branches')} that you did not name; --all exports every branch"
+            )
         # With --all, many sessions of a store are not rollouts; but a damaged one is always named.
         missing = self.damaged if "all" in self._call else list(self.without)
         for name in missing:
