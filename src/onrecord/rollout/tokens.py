@@ -19,15 +19,18 @@ from onrecord.rollout.templates import ChatTemplate, check_arguments
 from onrecord.rollout.turns import Joint, Tokenized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from onrecord.errors import OnrecordError
     from onrecord.rollout.matching import Message
 
     Tools = Sequence[Mapping[str, Any]] | None
 
 _MARK = "onrecord7c1e9d"
 """The text of the dummy turn: what the template writes after it ends the turn. No escape changes it."""
+_SHOWN = "onrecord52d8f0n{}x"
+"""The text in place of a new message, to see whether the template shows it."""
 _QUESTION = {"role": "user", "content": "?"}
 _NO_ANSWERS = "the chat template does not render the assistant's messages"
 OVERLAP_LIMIT = 8
@@ -89,12 +92,17 @@ class TemplateTokenizer:
 
         The tools are in the first prompt; a template would repeat them here.
         """
-        calls = before[-1].get("tool_calls") if before else None
-        for dummy in (_dummy(calls), _dummy(None)):  # some templates do not render calls
-            _before, mark, rest = self._text([_QUESTION, dummy, *appended], None, ready=True).partition(_MARK)
-            if mark:
-                return self._tokenized(rest[self._body(rest) if "tool_calls" in dummy else 0 :], [])
-        raise TokenizationFailed(_NO_ANSWERS)
+        refused: OnrecordError | None = None
+        for dummy in _dummies(before[-1].get("tool_calls") if before else None):
+            try:
+                rest = self._rest(dummy, appended)
+            except (InvalidInput, TokenizationFailed) as problem:
+                refused = problem if refused is None or dummy.get("tool_calls") else refused
+                continue
+            if rest is not None:
+                self._check_shown(dummy, appended)
+                return self._tokenized(rest[self._body(rest) if dummy.get("tool_calls") else 0 :], [])
+        raise refused or TokenizationFailed(_NO_ANSWERS)
 
     def repair(self, tail: Sequence[int], suffix: Sequence[int]) -> Joint:
         """Leave out the end of the turn if it was sampled."""
@@ -143,6 +151,30 @@ class TemplateTokenizer:
     def _text(self, messages: Sequence[Message], tools: Tools, *, ready: bool) -> str:
         return self._template.render(messages, tools, self.arguments, ready=ready)
 
+    def _rest(self, dummy: Message, appended: Sequence[Message]) -> str | None:
+        """What the template writes after the mark of a dummy turn; None if it does not write the mark."""
+        _before, mark, rest = self._text([_QUESTION, dummy, *appended], None, ready=True).partition(_MARK)
+        return rest if mark else None
+
+    def _check_shown(self, dummy: Message, appended: Sequence[Message]) -> None:
+        """Refuse a message that the template leaves out of the suffix: the model would never see it.
+
+        Templates drop roles that they do not know, and move system messages to the beginning of the conversation. What
+        the client writes in the assistant's name is not checked: a template may write its calls in place of its text.
+        """
+        marked = [
+            message if message.get("role") == "assistant" else {**message, "content": _SHOWN.format(number)}
+            for number, message in enumerate(appended)
+        ]
+        rest = self._rest(dummy, marked) or ""
+        for number, message in enumerate(marked):
+            if message.get("role") != "assistant" and _SHOWN.format(number) not in rest:
+                raise InvalidInput(
+                    f"the chat template leaves out a message of role {message.get('role')!r:.80} that follows a "
+                    "generated turn, and the model would not see it",
+                    hint="send its text in a message of role 'user'",
+                )
+
     def _body(self, rest: str) -> int:
         """Where the rest of a dummy call ends and the end of the turn begins."""
         encoded = self._encoder.encode(rest, add_special_tokens=False)
@@ -167,6 +199,17 @@ class TemplateTokenizer:
             ids.append(next(iter(self._tokenized(rest, []).ids), None))
         # The last turn of a conversation may end with another id, but it ends with one only if turns have an end.
         return ids[0], ids[1] is not None and (ids[0] == ids[1] or ids[1] in self._stops)
+
+
+def _dummies(calls: Any) -> Iterator[dict[str, Any]]:
+    """Turns like one with these calls, the most similar first.
+
+    Some templates refuse several calls in one turn, some show only the first, and some show none.
+    """
+    if isinstance(calls, list):
+        for some in (calls, calls[:1])[: len(calls)]:
+            yield _dummy(some)
+    yield _dummy(None)
 
 
 def _dummy(calls: Any) -> dict[str, Any]:
