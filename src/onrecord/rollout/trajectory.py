@@ -71,6 +71,7 @@ class Policy(NamedTuple):
             raise InvalidInput(f"max_rollback must be 0 to {ROLLBACK_LIMIT}, not {self.max_rollback}")
         if not 0 <= self.max_trim_tokens <= TRIM_LIMIT:
             raise InvalidInput(f"max_trim_tokens must be 0 to {TRIM_LIMIT}, not {self.max_trim_tokens}")
+        Matching(self.matcher)  # refuses an unknown name
         return self
 
 
@@ -256,7 +257,7 @@ class LinearTrajectory:
             raise InvalidInput(
                 f"this request matches the first {matched} of {len(self.messages)} messages and would discard "
                 f"{discarded} generated turns; at most {self.policy.max_rollback} may be discarded",
-                hint="send the conversation as it was answered, or exactly the first prompt to start over",
+                hint="send the conversation as it was answered or just the first prompt, or raise --max-rollback",
                 matched=matched,
                 discarded=discarded,
             )

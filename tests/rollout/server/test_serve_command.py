@@ -143,6 +143,7 @@ def test_what_cannot_start_says_why(tokenizer_place, tmp_path):
             ((*known, "--timeout", "0"), "--timeout must be more than 0 seconds"),
             ((*known, "--lease-seconds", "0"), "--lease-seconds must be more than 0 seconds"),
             ((*known, "--max-rollback", "9"), "max_rollback must be 0 to 8"),
+            ((*known, "--matcher", "loose"), "a matcher must be a callable or one of strict, loose_reasoning"),
             ((*known, "--max-trim-tokens", "65"), "max_trim_tokens must be 0 to 64"),
             ((*known, "extra"), "extra"),
         ):

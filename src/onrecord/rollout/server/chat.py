@@ -177,7 +177,7 @@ class Chat:
         asked = perf_counter()
         try:
             if flow is None:
-                answered = await self.upstream.ask(body, begun.session)
+                answered = await self.upstream.ask(body, begun.root)
             else:
                 answered = await self._streamed(live, begun, body, earlier, flow)
         finally:
@@ -212,7 +212,7 @@ class Chat:
         partials, whole = Partials(record, first), False
         said = earlier.message if earlier else None
         try:
-            async with aclosing(self.upstream.chunks(body, begun.session)) as chunks:
+            async with aclosing(self.upstream.chunks(body, begun.root)) as chunks:
                 async for chunk in chunks:
                     if isinstance(chunk, Refusal | Whole):
                         whole = True
