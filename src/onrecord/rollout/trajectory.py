@@ -279,7 +279,7 @@ class LinearTrajectory:
         raise InvalidInput(
             f"this request repeats a generated turn, but not as it was answered: message {matched} differs in {what}; "
             f"{self._sampled(0):,} sampled tokens would be lost",
-            hint="send the assistant's message as it was answered, or choose a wider matcher; "
+            hint="send the assistant's message as it was answered, or use --matcher role_content_only; "
             "to replace the turn, send the messages before it",
             matched=matched,
             differs=what,
@@ -312,7 +312,7 @@ class LinearTrajectory:
                 raise InvalidInput(
                     f"message {index} is a generated turn, but not as it was answered: "
                     f"it differs in {difference(self.messages[index], message)}",
-                    hint="send the assistant's message as it was answered, or choose a wider matcher",
+                    hint="send the assistant's message as it was answered, or use --matcher role_content_only",
                     matched=index,
                 )
             if base and role not in self.policy.appended_roles:
