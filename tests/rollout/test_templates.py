@@ -371,6 +371,13 @@ def test_other_tools_than_the_model_saw_are_refused():
 @pytest.mark.parametrize(
     ("template", "text"),
     [
+        ("{% for m in messages %}{{ m.content is defined }}{{ 'tool_calls' in m }}{% endfor %}", "FalseFalse"),
+        ("{% for m in messages %}{{ 'a' + m.content }}{% endfor %}", "a"),
+        (
+            "{% for m in messages %}{% if m.content is none %}N{% else %}{{ '' + m.content }}{% endif %}{% endfor %}",
+            "N",
+        ),
+        ("{% for m in messages %}{{ m.thinking }}{{ m.reasoning_content }}{% endfor %}", "Hm.Hm."),
         ("{{ messages[0].content | tojson(indent=2) }}", '"<é>"'),
         ("{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, separators=(',', ':')) }}", '{"a":2,"b":1}'),
         ("{{ 'é' | tojson(ensure_ascii=true) }}", '"\\u00e9"'),
@@ -380,6 +387,12 @@ def test_other_tools_than_the_model_saw_are_refused():
     ],
 )
 def test_templates_find_what_transformers_gives_them(template, text):
-    """`tojson` with its arguments, `{% generation %}`, `strftime_now` and loop controls work as in Transformers."""
+    """`tojson` with its arguments, `{% generation %}`, `strftime_now` and loop controls work as in Transformers.
+
+    Fields that are null are left out, and thinking has every name under which a template may look for it. A template
+    that fails without content gets a null or empty one.
+    """
     tokenizer = made(MODELS["Qwen2.5"]._replace(template=template))
-    assert tokenizer.decode(tokenizer.prompt([asks("<é>")]).ids) == text
+    said = {"role": "assistant", "content": None, "tool_calls": None, "reasoning": "Hm."}
+    messages = [said] if "m.content" in template or "m.thinking" in template else [asks("<é>")]
+    assert tokenizer.decode(tokenizer.prompt(messages).ids) == text
