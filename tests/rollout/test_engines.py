@@ -345,6 +345,9 @@ def test_what_vllm_is_asked():
     body = upstream_request(VLLM, REQUEST, SENT)
     assert (body["prompt_token_ids"], body["return_token_ids"], body["stream"]) == (SENT, True, False)
     assert body["messages"] == REQUEST["messages"]
+    assert body["kv_transfer_params"] == {"prompt_token_ids": SENT}, "where version 0.32 reads them"
+    given = upstream_request(VLLM, REQUEST | {"kv_transfer_params": {"do_remote_decode": True}}, SENT)
+    assert given["kv_transfer_params"] == {"do_remote_decode": True, "prompt_token_ids": SENT}
     plain = upstream_request(VLLM_COMPLETIONS, REQUEST | {"max_completion_tokens": 9, "tools": [{}]}, SENT)
     assert endpoint(VLLM_COMPLETIONS) == "/v1/completions"
     assert (plain["prompt"], plain["max_tokens"], plain["add_special_tokens"]) == (SENT, 9, False)

@@ -251,7 +251,7 @@ def test_two_calls_in_one_turn_get_their_results(name):
 
 @pytest.mark.parametrize("name", ["Llama 3", "gpt-oss"])
 def test_a_turn_with_two_calls_blocks_nothing(name):
-    """A session whose model called two tools at once goes on, with a template that allows or shows only one call."""
+    """A session whose model called two tools at once continues, with a template that allows or shows only one call."""
     tokenizer, trajectory = made(MODELS[name]), LinearTrajectory()
     turn, results = two_calls()
     first = trajectory.prepare(ChatRequest([asks("Add.")], TOOLS), tokenizer)

@@ -453,7 +453,7 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 async def _no_such_route(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # as above
-    hint = "POST /sessions creates a session; its base URL is /sessions/{session_id}/v1"
+    hint = "POST /sessions creates a session; its base URL is /sessions/{session_id}/v1, for Anthropic without /v1"
     return problem(error.status_code, "no_such_route", str(error.detail), hint=hint, headers=error.headers)
 
 
