@@ -21,7 +21,6 @@ from onrecord.rollout.engines import (
     VLLM_GENERATE,
     check_request,
     endpoint,
-    joined,
     load_json,
     read_reply,
     upstream_request,
@@ -346,6 +345,9 @@ def test_what_vllm_is_asked():
     body = upstream_request(VLLM, REQUEST, SENT)
     assert (body["prompt_token_ids"], body["return_token_ids"], body["stream"]) == (SENT, True, False)
     assert body["messages"] == REQUEST["messages"]
+    assert body["kv_transfer_params"] == {"prompt_token_ids": SENT}, "where version 0.32 reads them"
+    given = upstream_request(VLLM, REQUEST | {"kv_transfer_params": {"do_remote_decode": True}}, SENT)
+    assert given["kv_transfer_params"] == {"do_remote_decode": True, "prompt_token_ids": SENT}
     plain = upstream_request(VLLM_COMPLETIONS, REQUEST | {"max_completion_tokens": 9, "tools": [{}]}, SENT)
     assert endpoint(VLLM_COMPLETIONS) == "/v1/completions"
     assert (plain["prompt"], plain["max_tokens"], plain["add_special_tokens"]) == (SENT, 9, False)
@@ -355,21 +357,6 @@ def test_what_vllm_is_asked():
 def test_a_continued_turn_has_fewer_tokens_left():
     """Tokens sampled before an abort count against the client's limit."""
     assert upstream_request(SGLANG, REQUEST, [*SENT, 11, 12], done=2)["max_tokens"] == 8
-
-
-def test_two_halves_make_one_reply():
-    """A continued turn has the ids, logprobs and versions of both halves, and a call that spans them is parsed."""
-    first = read_reply(SGLANG, aborted(sglang_reply()), SENT)._replace(
-        message={"role": "assistant", "content": 'So: <tool_call>{"name": "add", '}
-    )
-    then = read_reply(SGLANG, sglang_reply(weight_version="5"))
-    then = then._replace(message={"role": "assistant", "content": '"arguments": {"a": 1}}</tool_call>'})
-    whole = joined(first, then)
-    assert whole.output_ids == [11, 7, 11, 7]
-    assert whole.weight_versions == [("4", 2), ("5", 2)]
-    assert whole.finish == "tool_calls"
-    assert said(whole)["content"] == "So:"
-    assert said(whole)["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1}'}
 
 
 @pytest.mark.parametrize(

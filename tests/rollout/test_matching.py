@@ -134,6 +134,23 @@ def test_role_content_only_ignores_the_rest():
     assert not same(assistant("a"), assistant("b"), ROLE_CONTENT_ONLY)
 
 
+def test_role_content_only_forgives_space_around_an_answer():
+    """An agent that trims answers continues also with an engine that returns no reasoning, as the hint says."""
+    for generated in (assistant("  Fine.\n"), assistant("  Fine.\n", reasoning_content="Hm.")):
+        for turns in (1, 2):
+            sent = [user("a"), assistant("Fine.")] * turns + [user("b")]
+            refused, allowed = (LinearTrajectory(Policy(matcher=name)) for name in (STRICT, ROLE_CONTENT_ONLY))
+            for trajectory in (refused, allowed):
+                for before in range(turns):
+                    say(trajectory, *[user("a"), generated] * before, user("a"), reply=answer("x", message=generated))
+            with pytest.raises(InvalidInput) as problem:
+                ask(refused, *[user("a"), generated] * (turns - 1), *sent[-3:])
+            assert "--matcher role_content_only" in str(problem.value.hint)
+            assert ask(allowed, *sent).base == turns
+    assert not same(user("a"), user("a "), ROLE_CONTENT_ONLY)
+    assert same(assistant(" "), assistant(None), ROLE_CONTENT_ONLY)
+
+
 def test_a_given_matcher_decides_and_must_return_a_bool():
     """A callable gets every pair, stored first; any result but a bool is refused and nothing changes."""
     pairs = []

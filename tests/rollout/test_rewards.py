@@ -5,13 +5,15 @@ import json
 import re
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 import onrecord
 from onrecord.errors import Conflict, InvalidInput, SessionRetired
 from onrecord.rollout.recording import Rollout, open_rollout, read_lane, record_reward
-from onrecord.rollout.trainers import TRAINERS, sampled_ranges, split, token_versions
+from onrecord.rollout.samples import Sample
+from onrecord.rollout.trainers import TRAINERS, lines, split, token_versions, turn_ranges
 from onrecord.rollout.writing import pieces
 from tests.rollout.world import aborted, assistant, begin, letters, play, tool, user
 
@@ -179,7 +181,7 @@ def test_what_trainers_get_is_what_was_sampled(samples):
     assert [id for id, one in zip(response, mask, strict=True) if one] == said
     assert prompt + response == first.tokens.tolist()
     assert all((score != 0) == bool(one) for score, one in zip(logprobs, mask, strict=True))
-    ranges = sampled_ranges(first)
+    ranges = turn_ranges(first)
     assert [id for start, end in ranges for id in first.tokens[start:end].tolist()] == said
     slime, aborted_one = TRAINERS["slime"](samples)
     assert (slime["group_index"], aborted_one["group_index"]) == (0, 0)
@@ -205,6 +207,65 @@ def test_turn_rewards_are_on_the_last_token_of_their_turn(samples):
     rewards, others = TRAINERS["skyrl"](samples)["rewards"]
     assert others == [0.0] * (len(second.tokens) - second.prompt_length)
     assert (rewards[first.turn_ends[0] - 1 - first.prompt_length], rewards[-1], sum(rewards)) == (0.5, 1.0, 1.5)
+
+
+def made(mask, turn_ends, **about):
+    """A sample of these turns."""
+    size = len(mask)
+    return Sample(
+        "s", 0, "COMPLETED", np.arange(size, dtype="i4"), np.array(mask, "u1"), np.zeros(size, "f4"),
+        np.zeros(size, "u1"), turn_ends, "stop", "", **about,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mask", "turn_ends", "turn_rewards", "expected"),
+    [
+        ([0, 1, 0, 1, 1], [2, 5], [0.5, 0.2], [(1, 0.5), (2, 1.2)]),
+        ([0, 1, 0, 1, 1], [2, 5], [None, None], [(1, None), (2, 1.0)]),
+        ([0, 1, 1, 1, 1], [3, 5], [0.1, 0.2], [(2, 0.1), (2, 1.2)]),
+        ([0, 1, 1, 0, 0], [3, 5], [0.1, 0.2], [(2, 1.3)]),
+        ([0, 1, 1, 1, 1], [3, 5], [], [(2, None), (2, 1.0)]),
+        ([0, 0, 0, 0, 0], [5], [None], []),
+    ],
+    ids=["both rewards", "the final one", "nothing between turns", "nothing sampled", "no turn rewards", "no reply"],
+)
+def test_agent_lightning_loses_no_turn_and_no_reward(mask, turn_ends, turn_rewards, expected):
+    """Each turn is a triplet, also without anything between two of them; the final reward is added to the last one."""
+    sample = made(mask, turn_ends, turn_rewards=turn_rewards, rewards={"reward": 1.0})
+    (triplets,) = TRAINERS["agent-lightning"]([sample])
+    assert [(len(one["response"]["token_ids"]), one["reward"]) for one in triplets] == [
+        (count, reward if reward is None else pytest.approx(reward)) for count, reward in expected
+    ]
+    ids = [id for one in triplets for id in one["response"]["token_ids"]]
+    assert ids == [id for id, one in enumerate(mask) if one]
+    (rollout,) = TRAINERS["openrlhf"]([sample])
+    assert [end - start for start, end in rollout["action_ranges"]] == [count for count, _reward in expected]
+
+
+def test_an_unknown_weight_version_is_left_out():
+    """Slime and miles get the versions that are known: miles reads each as a number."""
+    sample = made([0, 1, 1, 1], [4], weight_versions=[("", 1, 2), ("8", 2, 3), ("9", 3, 4)])
+    for name in ("slime", "miles"):
+        assert TRAINERS[name]([sample])[0]["weight_versions"] == ["8", "9"]
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_samples_are_written_one_by_one(samples, name):
+    """A line is written before the next sample is read, except for a trainer that takes a batch."""
+    read = []
+
+    def reading():
+        for sample in samples:
+            read.append(sample)
+            yield sample
+
+    written = lines(name, reading())
+    first = next(written)
+    assert len(read) == (2 if name in ("skyrl", "trl") else 1)
+    found: Any = TRAINERS[name](samples)
+    expected = found if isinstance(found, list) else [found]
+    assert [json.loads(line) for line in (first, *written)] == json.loads(json.dumps(expected))
 
 
 def test_a_version_that_is_not_a_number_is_refused_where_one_is_needed(samples):

@@ -31,6 +31,7 @@ LLAMA = """{{- bos_token }}{%- set ns = namespace(first=true) %}
 {%- for message in messages %}
     {%- if message.tool_calls %}
         {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+        {%- if message.tool_calls | length != 1 %}{{- raise_exception('One call at a time.') }}{% endif %}
         {%- for call in message.tool_calls %}
             {{- '{"name": "' + call.function.name + '", "parameters": ' + (call.function.arguments | tojson) + '}' }}
         {%- endfor %}{{- '<|eot_id|>' }}
@@ -229,6 +230,71 @@ def test_five_turns_with_tools_are_exact(name):
     assert tokenizer.decode(stored).count(THOUGHT) == (5 if model.thinks else 0)
 
 
+def two_calls():
+    """A turn with two calls, and its results."""
+    return {**calling(1), "tool_calls": [*calling(1)["tool_calls"], *calling(2)["tool_calls"]]}, [result(1), result(2)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_two_calls_in_one_turn_get_their_results(name):
+    """What follows two calls is what follows one, and both results, also if the template shows or allows one call."""
+    model = MODELS[name]
+    tokenizer = made(model)
+    turn, results = two_calls()
+    after_one = tokenizer.decode(tokenizer.suffix([asks("Add."), calling(1)], results).ids)
+    if model.calls_in_text:
+        turn = says("<tool_call></tool_call>")
+    suffix = tokenizer.decode(tokenizer.suffix([asks("Add."), turn], results, TOOLS).ids)
+    assert suffix == after_one
+    assert suffix.count("42") == 2
+
+
+@pytest.mark.parametrize("name", ["Llama 3", "gpt-oss"])
+def test_a_turn_with_two_calls_blocks_nothing(name):
+    """A session whose model called two tools at once continues, with a template that allows or shows only one call."""
+    tokenizer, trajectory = made(MODELS[name]), LinearTrajectory()
+    turn, results = two_calls()
+    first = trajectory.prepare(ChatRequest([asks("Add.")], TOOLS), tokenizer)
+    trajectory.update_pretokenized_state(first, Reply(turn, [1], [-1.0], "tool_calls"))
+    again = trajectory.prepare(ChatRequest([asks("Add."), turn, *results], TOOLS), tokenizer)
+    assert tokenizer.decode(again.tail).count("42") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("DeepSeek V3", "system"),
+        ("gpt-oss", "system"),
+        ("DeepSeek V3", "developer"),
+        ("gpt-oss", "developer"),
+        ("GLM-4.5", "developer"),
+        ("Qwen3, thinking", "developer"),
+    ],
+)
+def test_a_message_that_the_template_leaves_out_is_refused(name, role):
+    """A message after a generated turn that the model would not see is refused, alone and among others."""
+    tokenizer = made(MODELS[name])
+    before, lost = [asks("Add."), says("42.")], {"role": role, "content": "Be brief."}
+    for appended in ([lost], [lost, asks("Again.")], [asks("Again."), lost], [asks("Be brief."), lost]):
+        with pytest.raises(InvalidInput, match=f"leaves out a message of role '{role}'"):
+            tokenizer.suffix(before, appended)
+
+
+@pytest.mark.parametrize("name", ["Llama 3", "Qwen2.5", "Kimi K2", "GLM-4.5", "Qwen3, thinking"])
+def test_a_system_message_that_the_template_shows_is_accepted(name):
+    """A system message after a generated turn is in the prompt, where the template writes it there."""
+    tokenizer = made(MODELS[name])
+    suffix = tokenizer.suffix([asks("Add."), says("42.")], [BRIEF, asks("Again.")])
+    assert "Be brief." in tokenizer.decode(suffix.ids)
+
+
+def test_a_refusal_is_that_of_the_turn_on_record():
+    """If a template refuses new messages, the error says why, and not what is wrong with a dummy turn."""
+    wrong = {**result(1), "tool_call_id": "7"}
+    with pytest.raises(InvalidInput, match="alphanumeric strings with length 9"):
+        made(MODELS["Mistral Nemo"]).suffix([asks("Add."), calling(1)], [wrong])
+
+
 def fifth_prompt(name):
     """What is on record before the last turn, and what the template would write for the same messages."""
     model = MODELS[name]
@@ -305,6 +371,13 @@ def test_other_tools_than_the_model_saw_are_refused():
 @pytest.mark.parametrize(
     ("template", "text"),
     [
+        ("{% for m in messages %}{{ m.content is defined }}{{ 'tool_calls' in m }}{% endfor %}", "FalseFalse"),
+        ("{% for m in messages %}{{ 'a' + m.content }}{% endfor %}", "a"),
+        (
+            "{% for m in messages %}{% if m.content is none %}N{% else %}{{ '' + m.content }}{% endif %}{% endfor %}",
+            "N",
+        ),
+        ("{% for m in messages %}{{ m.thinking }}{{ m.reasoning_content }}{% endfor %}", "Hm.Hm."),
         ("{{ messages[0].content | tojson(indent=2) }}", '"<é>"'),
         ("{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, separators=(',', ':')) }}", '{"a":2,"b":1}'),
         ("{{ 'é' | tojson(ensure_ascii=true) }}", '"\\u00e9"'),
@@ -314,6 +387,12 @@ def test_other_tools_than_the_model_saw_are_refused():
     ],
 )
 def test_templates_find_what_transformers_gives_them(template, text):
-    """`tojson` with its arguments, `{% generation %}`, `strftime_now` and loop controls work as in Transformers."""
+    """`tojson` with its arguments, `{% generation %}`, `strftime_now` and loop controls work as in Transformers.
+
+    Fields that are null are left out, and thinking has every name under which a template may look for it. A template
+    that fails without content gets a null or empty one.
+    """
     tokenizer = made(MODELS["Qwen2.5"]._replace(template=template))
-    assert tokenizer.decode(tokenizer.prompt([asks("<é>")]).ids) == text
+    said = {"role": "assistant", "content": None, "tool_calls": None, "reasoning": "Hm."}
+    messages = [said] if "m.content" in template or "m.thinking" in template else [asks("<é>")]
+    assert tokenizer.decode(tokenizer.prompt(messages).ids) == text

@@ -142,12 +142,9 @@ def test_the_sandbox_writes_json_and_no_html(place):
 
 
 def test_where_a_template_may_be(place, tmp_path):
-    """The template is in the configuration, named `default` in a list of them, or in a file beside it."""
+    """The template is in the configuration, alone or in a list of named ones, or in a file beside it."""
     listed = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": TEMPLATE}]
-    assert read_config(json.dumps({"chat_template": listed, "bos_token": {"content": "<s>"}})) == (
-        TEMPLATE,
-        {"bos_token": "<s>"},
-    )
+    assert read_config(json.dumps({"chat_template": listed})) == ({"tool_use": "x", "default": TEMPLATE}, {})
     (tmp_path / "tokenizer.json").write_bytes((place / "tokenizer.json").read_bytes())
     (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
     assert rendered(load_tokenizer(str(tmp_path)), [USER]) == rendered(load_tokenizer(str(place)), [USER])
@@ -156,7 +153,43 @@ def test_where_a_template_may_be(place, tmp_path):
     )
 
 
-@pytest.mark.parametrize("config", ["{", "[]", "{}", '{"chat_template": 7}', '{"chat_template": []}'])
+def test_a_template_may_be_for_tools(place):
+    """Of several templates, `tool_use` renders conversations with tools, new messages too; alone, it renders all."""
+    plain, tools = (f"{name}{{% for m in messages %}}[{{{{ m.content }}}}]{{% endfor %}}" for name in ("P", "T"))
+    both = TemplateTokenizer((place / "tokenizer.json").read_text(), {"default": plain, "tool_use": tools, "rag": "{%"})
+    tool = [{"type": "function", "function": {"name": "add"}}]
+    for given, name in ((None, "P"), ([], "P"), (tool, "T")):
+        assert both.decode(both.prompt([TOOL], given).ids) == f"{name}[42]"
+    hidden = {"default": "{{ messages[0].content }}", "tool_use": tools}
+    only = TemplateTokenizer((place / "tokenizer.json").read_text(), hidden)
+    assert only.decode(only.suffix([USER, ASSISTANT], [TOOL], tool).ids) == "][42]"
+    config = json.dumps({"chat_template": [{"name": "tool_use", "template": tools}]})
+    alone = TemplateTokenizer((place / "tokenizer.json").read_text(), *read_config(config))
+    assert alone.decode(alone.prompt([TOOL]).ids) == alone.decode(alone.prompt([TOOL], tool).ids) == "T[42]"
+
+
+def test_named_tokens_reach_the_template(place):
+    """A template can use every token that the configuration names, whatever its name."""
+    config = {
+        "chat_template": "{{ cls_token }}{{ image_token }}{{ boi_token }}{{ add_bos_token }}", "add_bos_token": True,
+        "cls_token": "<c>", "image_token": {"content": "<i>"}, "extra_special_tokens": {"boi_token": "<b>"},
+        "model_max_length": 7, "tokenizer_class": "x",
+    }  # fmt: skip
+    tokenizer = TemplateTokenizer((place / "tokenizer.json").read_text(), *read_config(json.dumps(config)))
+    assert tokenizer.decode(rendered(tokenizer, [USER])) == "<c><i><b>"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "{",
+        "[]",
+        '{"chat_template": [{"name": "rag", "template": "x"}]}',
+        "{}",
+        '{"chat_template": 7}',
+        '{"chat_template": []}',
+    ],
+)
 def test_a_configuration_without_a_template_is_refused(config):
     """Without a chat template nothing can be rendered, and the error says where to set one."""
     with pytest.raises(InvalidInput):

@@ -20,7 +20,7 @@ from onrecord.rollout.by_ids import llama_completion, llama_reply, vllm_generate
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from onrecord.rollout.turns import Span
 
@@ -58,8 +58,6 @@ SIDE_PAYLOADS = ("routed_experts",)
 """Other data about a turn that an engine may return and a trainer needs with the tokens."""
 _PROXY_ONLY = ("stream", "stream_options", "input_ids", "prompt_token_ids", "n")
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
-_SPLIT = "\ufffd"
-"""What decoders write for bytes that are not a whole character."""
 _LARGEST = 3.4028234663852886e38
 """The largest number of float32."""
 _TOKEN_ID = re.compile(r"token_id:(\d{1,10})\Z")
@@ -202,65 +200,6 @@ def _weights(count: int, *named: Any) -> tuple[Span, ...]:
 def _version(span: Any) -> str:
     version = str(span.get("version") or "") if isinstance(span, dict) else ""
     return "" if version == _UNNAMED else version
-
-
-def joined(
-    first: Reply,
-    then: Reply,
-    decode: Callable[[Sequence[int]], str] | None = None,
-    parse: Parse | None = None,
-) -> Reply:
-    """Two replies as one: the second continued from the prompt and the ids of the first.
-
-    `decode` turns ids into text. Without it, a character whose bytes are in both replies is lost.
-    """
-    heard, said = first.message or {}, then.message or {}
-    message = {"role": "assistant", **said}
-    for name in ("content", "reasoning_content"):
-        parts = [part for part in (heard.get(name), said.get(name)) if isinstance(part, str)]
-        if parts:
-            message[name] = "".join(parts)
-    if decode is not None:
-        texts = [decode(ids) for ids in (first.output_ids, then.output_ids, [*first.output_ids, *then.output_ids])]
-        message |= _mended(heard, said, *texts)
-    calls = [*(heard.get("tool_calls") or []), *(said.get("tool_calls") or [])]
-    if calls:
-        message["tool_calls"] = calls
-    elif isinstance(message.get("content"), str):
-        message = parsed(message, parse or with_calls)  # the engine saw each half of a call, and neither parses alone
-    prompt_ids, done = then.prompt_ids, list(first.output_ids)
-    if prompt_ids is not None:
-        before = len(prompt_ids) - len(done)
-        if list(prompt_ids[before:]) != done:
-            raise BadReply("the engine did not continue from the ids it got")
-        prompt_ids = prompt_ids[:before]
-    return then._replace(
-        message=message,
-        prompt_ids=prompt_ids,
-        output_ids=[*first.output_ids, *then.output_ids],
-        logprobs=[*first.logprobs, *then.logprobs],
-        finish=TOOL_CALLS if message.get("tool_calls") and then.finish == STOP else then.finish,
-        weight_versions=_versions(first, then),
-        side_payloads={},  # each half covers only its own tokens: better none than one that is too short
-    )
-
-
-def _mended(heard: Mapping[str, Any], said: Mapping[str, Any], one: str, two: str, whole: str) -> dict[str, str]:
-    """The field in which two halves meet, if the abort split a character: its bytes are decoded together."""
-    before, after = one.rstrip(_SPLIT), two.lstrip(_SPLIT)
-    if one == before or whole.startswith(one) or not (whole.startswith(before) and whole.endswith(after)):
-        return {}
-    middle = whole[len(before) : len(whole) - len(after)]
-    name = "reasoning_content" if heard.get("reasoning_content") and not heard.get("content") else "content"
-    ends, begins = (str(half.get(name) or "") for half in (heard, said))
-    return {name: ends.rstrip(_SPLIT) + middle + begins.lstrip(_SPLIT)}
-
-
-def _versions(*halves: Reply) -> list[Span]:
-    """The weights that sampled each half; if the engine names them for one half only, the other's name is empty."""
-    if not any(half.weight_versions for half in halves):
-        return []
-    return [span for half in halves for span in half.weight_versions or (("", len(half.output_ids)),)]
 
 
 def with_calls(message: dict[str, Any]) -> dict[str, Any]:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 STRICT, LOOSE_REASONING = "strict", "loose_reasoning"
 LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY = "loose_tool_call", "role_content_only"
 MATCHERS = (STRICT, LOOSE_REASONING, LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY)
-"""From the narrowest to the widest. All but `strict` forgive a client that returns a generated message without its
-reasoning, or with less white space around its text: most agents do one or the other. For an engine that returns no
-reasoning, `loose_reasoning` is the same as `strict`."""
+"""From the narrowest to the widest. All but `strict` forgive a client that returns a message generated with reasoning
+without it, or with less white space around its text: most agents do one or the other. A message generated without
+reasoning may come back trimmed with `role_content_only` only; there, `loose_reasoning` is the same as `strict`."""
 _NO_ARGUMENTS = "no arguments"
 NO_TOOLS = "none"
 
@@ -101,7 +101,7 @@ def _forgiven(stored: Message, given: Message, key: Callable[[Message], Key]) ->
     """Whether a message that was generated with reasoning came back, perhaps without it or trimmed."""
     returned = _reasoning(given)
     same = returned is None or _trimmed(returned) == _trimmed(_reasoning(stored))
-    return (same or key is _role_content_key) and key(_bare(stored)) == key(_bare(given))
+    return (same or key is _widest_key) and key(_bare(stored)) == key(_bare(given))
 
 
 def _bare(message: Message) -> Message:
@@ -199,11 +199,16 @@ def _role_content_key(message: Message) -> Key:
     return message.get("role"), _filled(message.get("content"))
 
 
+def _widest_key(message: Message) -> Key:
+    """Role and content, without white space around what the assistant said."""
+    return _role_content_key(_bare(message) if message.get("role") == "assistant" else message)
+
+
 _KEYS: dict[str, Callable[[Message], Key]] = {
     STRICT: _strict_key,
     LOOSE_REASONING: _strict_key,
     LOOSE_TOOL_CALL: _loose_key,
-    ROLE_CONTENT_ONLY: _role_content_key,
+    ROLE_CONTENT_ONLY: _widest_key,
 }
 
 

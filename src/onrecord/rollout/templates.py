@@ -7,6 +7,7 @@ The same as in Transformers: `tojson` with its arguments and without HTML escape
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from onrecord.errors import InvalidInput, TokenizationFailed
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 RESERVED = ("messages", "tools", "documents", "add_generation_prompt")
 """Names of a template that `chat_template_kwargs` may not set."""
+_THINKING = ("reasoning_content", "thinking", "reasoning")
+"""The names of thinking in messages: clients send one of them, and templates read the first or the second."""
+_NO_CONTENT: tuple[dict[str, Any], ...] = ({}, {"content": None}, {"content": ""})
+"""What a message without content has in its place, in the order in which it is tried."""
 _FAILURES = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 
 
@@ -65,16 +70,19 @@ class ChatTemplate:
         """The text of messages; `ready` adds the beginning of the assistant's next turn.
 
         Most templates write the arguments of a call as JSON and need an object; some add them to their text as they
-        are, and get the text.
+        are, and get the text. Most can do without the content of a call; others get a null or empty one.
         """
         given = {"tools": tools, "documents": None, "add_generation_prompt": ready, **arguments}
         problem: Exception | None = None
-        for plain in (_with_objects, _with_text):
+        plain = list(map(_plain, messages))
+        for filled, spelled in product(_NO_CONTENT, (_with_objects, _with_text)):
             try:
-                return str(self._template.render(messages=[plain(_plain(message)) for message in messages], **given))
+                return str(
+                    self._template.render(messages=[spelled({**filled, **message}) for message in plain], **given)
+                )
             except self._failures as found:
                 problem = problem or found
-                if not any(message.get("tool_calls") for message in messages):
+                if not any(message.get("tool_calls") or "content" not in message for message in plain):
                     break
         raise TokenizationFailed(f"the chat template cannot render these messages: {problem}")
 
@@ -90,22 +98,22 @@ def check_arguments(arguments: Any) -> dict[str, Any]:
 
 
 def _plain(message: Message) -> dict[str, Any]:
-    """A message as templates expect it, with its content as text."""
-    content = message.get("content")
-    if content is None:
-        content = ""
-    elif isinstance(content, list):
+    """A message as templates expect it: without empty fields, with its content as text, with all names of thinking."""
+    kept = {name: value for name, value in message.items() if value is not None}
+    content = kept.get("content")
+    if isinstance(content, list):
         if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
             raise InvalidInput(
                 "the parts of a message must be text", hint="images and audio have no token ids to record"
             )
-        content = "".join(part["text"] for part in content)
-    elif not isinstance(content, str):
+        kept["content"] = "".join(part["text"] for part in content)
+    elif content is not None and not isinstance(content, str):
         raise InvalidInput("the content of a message must be text")
     calls = message.get("tool_calls")
     if calls and not isinstance(calls, list):
         raise InvalidInput("tool_calls must be a list")
-    return {**message, "content": content}
+    thinking = next((kept[name] for name in _THINKING if name in kept), None)
+    return kept if thinking is None else {"thinking": thinking, **kept, "reasoning_content": thinking}
 
 
 def _with_objects(message: dict[str, Any]) -> dict[str, Any]:

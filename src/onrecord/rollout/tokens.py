@@ -19,17 +19,22 @@ from onrecord.rollout.templates import ChatTemplate, check_arguments
 from onrecord.rollout.turns import Joint, Tokenized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from onrecord.errors import OnrecordError
     from onrecord.rollout.matching import Message
 
     Tools = Sequence[Mapping[str, Any]] | None
 
 _MARK = "onrecord7c1e9d"
 """The text of the dummy turn: what the template writes after it ends the turn. No escape changes it."""
+_SHOWN = "onrecord52d8f0n{}x"
+"""The text in place of a new message, to see whether the template shows it."""
 _QUESTION = {"role": "user", "content": "?"}
 _NO_ANSWERS = "the chat template does not render the assistant's messages"
+DEFAULT, TOOL_USE = "default", "tool_use"
+_NAMES = (DEFAULT, TOOL_USE)
 OVERLAP_LIMIT = 8
 """How many ids at the end of a sampled turn may be the template's end of a turn."""
 
@@ -40,14 +45,16 @@ class TemplateTokenizer:
     def __init__(
         self,
         tokenizer_json: str,
-        chat_template: str,
+        chat_template: str | Mapping[str, str],
         special: dict[str, str] | None = None,
         *,
         stops: Sequence[int] = (),
         replace_stop: bool = False,
         now: Callable[[], datetime] | None = None,
     ) -> None:
-        """`stops` are ids with which a model ends its turn, besides the one that the template writes.
+        """Of several templates with names, `tool_use` renders conversations with tools, and `default` the others.
+
+        `stops` are ids with which a model ends its turn, besides the one that the template writes.
 
         Such an id stays on record as it was sampled; with `replace_stop`, the template's takes its place, for which the
         policy needs `max_trim_tokens` of at least 1. `now` is the clock of templates that write the date.
@@ -55,7 +62,8 @@ class TemplateTokenizer:
         try:
             from tokenizers import Tokenizer as Encoder
 
-            self._template = ChatTemplate(chat_template, now)
+            named = {DEFAULT: chat_template} if isinstance(chat_template, str) else chat_template
+            self._templates = {name: ChatTemplate(text, now) for name, text in named.items() if name in _NAMES}
         except ImportError as problem:
             raise InvalidInput(
                 f"the tokenizer needs a package that is not installed: {problem.name}",
@@ -68,8 +76,8 @@ class TemplateTokenizer:
         self._special = {id for id, token in self._encoder.get_added_tokens_decoder().items() if token.special}
         self.arguments: dict[str, Any] = dict(special or {})
         """What the template gets besides messages and tools."""
-        named = self._encoder.token_to_id((special or {}).get("eos_token", ""))
-        self._stops = {*stops, *([] if named is None else [named])}
+        end = self._encoder.token_to_id((special or {}).get("eos_token", ""))
+        self._stops = {*stops, *([] if end is None else [end])}
         self._replace_stop = replace_stop
         self._endings: dict[str, tuple[int | None, bool]] = {}
 
@@ -89,12 +97,17 @@ class TemplateTokenizer:
 
         The tools are in the first prompt; a template would repeat them here.
         """
-        calls = before[-1].get("tool_calls") if before else None
-        for dummy in (_dummy(calls), _dummy(None)):  # some templates do not render calls
-            _before, mark, rest = self._text([_QUESTION, dummy, *appended], None, ready=True).partition(_MARK)
-            if mark:
-                return self._tokenized(rest[self._body(rest) if "tool_calls" in dummy else 0 :], [])
-        raise TokenizationFailed(_NO_ANSWERS)
+        refused: OnrecordError | None = None
+        for dummy in _dummies(before[-1].get("tool_calls") if before else None):
+            try:
+                rest = self._rest(dummy, appended, tools)
+            except (InvalidInput, TokenizationFailed) as problem:
+                refused = problem if refused is None or dummy.get("tool_calls") else refused
+                continue
+            if rest is not None:
+                self._check_shown(dummy, appended, tools)
+                return self._tokenized(rest[self._body(rest) if dummy.get("tool_calls") else 0 :], [])
+        raise refused or TokenizationFailed(_NO_ANSWERS)
 
     def repair(self, tail: Sequence[int], suffix: Sequence[int]) -> Joint:
         """Leave out the end of the turn if it was sampled."""
@@ -140,8 +153,37 @@ class TemplateTokenizer:
                     found.append((len(before), len(after)))
         return found
 
-    def _text(self, messages: Sequence[Message], tools: Tools, *, ready: bool) -> str:
-        return self._template.render(messages, tools, self.arguments, ready=ready)
+    def _text(self, messages: Sequence[Message], tools: Tools, *, ready: bool, shown: bool = True) -> str:
+        """What the template for these tools writes; unless they are `shown`, it gets none."""
+        templates = self._templates
+        first, other = (TOOL_USE, DEFAULT) if tools else (DEFAULT, TOOL_USE)
+        template = templates.get(first) or templates[other]
+        return template.render(messages, tools if shown else None, self.arguments, ready=ready)
+
+    def _rest(self, dummy: Message, appended: Sequence[Message], tools: Tools) -> str | None:
+        """What the template writes after the mark of a dummy turn; None if it does not write the mark."""
+        text = self._text([_QUESTION, dummy, *appended], tools, ready=True, shown=False)
+        _before, mark, rest = text.partition(_MARK)
+        return rest if mark else None
+
+    def _check_shown(self, dummy: Message, appended: Sequence[Message], tools: Tools) -> None:
+        """Refuse a message that the template leaves out of the suffix: the model would never see it.
+
+        Templates drop roles that they do not know, and move system messages to the beginning of the conversation. What
+        the client writes in the assistant's name is not checked: a template may write its calls in place of its text.
+        """
+        marked = [
+            message if message.get("role") == "assistant" else {**message, "content": _SHOWN.format(number)}
+            for number, message in enumerate(appended)
+        ]
+        rest = self._rest(dummy, marked, tools) or ""
+        for number, message in enumerate(marked):
+            if message.get("role") != "assistant" and _SHOWN.format(number) not in rest:
+                raise InvalidInput(
+                    f"the chat template leaves out a message of role {message.get('role')!r:.80} that follows a "
+                    "generated turn, and the model would not see it",
+                    hint="send its text in a message of role 'user'",
+                )
 
     def _body(self, rest: str) -> int:
         """Where the rest of a dummy call ends and the end of the turn begins."""
@@ -169,6 +211,17 @@ class TemplateTokenizer:
         return ids[0], ids[1] is not None and (ids[0] == ids[1] or ids[1] in self._stops)
 
 
+def _dummies(calls: Any) -> Iterator[dict[str, Any]]:
+    """Turns like one with these calls, the most similar first.
+
+    Some templates refuse several calls in one turn, some show only the first, and some show none.
+    """
+    if isinstance(calls, list):
+        for some in (calls, calls[:1])[: len(calls)]:
+            yield _dummy(some)
+    yield _dummy(None)
+
+
 def _dummy(calls: Any) -> dict[str, Any]:
     """A turn of the assistant that ends with the mark: in its text, or in the arguments of its last call."""
     if not isinstance(calls, list) or not calls:
@@ -183,8 +236,11 @@ def _dummy(calls: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": "", "tool_calls": made}
 
 
-def read_config(text: str, template: str | None = None) -> tuple[str, dict[str, str]]:
-    """Chat template and special tokens of a `tokenizer_config.json`; `template` is one from a separate file."""
+def read_config(text: str, template: str | None = None) -> tuple[str | dict[str, str], dict[str, str]]:
+    """Chat template and special tokens of a `tokenizer_config.json`; `template` is one from a separate file.
+
+    A configuration may have several templates, by name. As in Transformers, every token with a name is special.
+    """
     try:
         config = json.loads(text)
     except ValueError as problem:
@@ -193,14 +249,15 @@ def read_config(text: str, template: str | None = None) -> tuple[str, dict[str, 
         raise InvalidInput("the tokenizer's configuration is not a JSON object")
     found = config.get("chat_template") if template is None else template
     if isinstance(found, list):
-        named = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
-        found = named.get("default")
-    if not isinstance(found, str):
+        listed = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
+        found = {name: listed[name] for name in _NAMES if isinstance(listed.get(name), str)}
+    if not found or not isinstance(found, str | dict):
         raise InvalidInput("the tokenizer has no chat template", hint="set chat_template in tokenizer_config.json")
+    extra = config.get("extra_special_tokens")
+    named = {name: token for name, token in config.items() if name.endswith("_token")}
     special = {}
-    for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
-        token = config.get(name)
-        token = token.get("content") if isinstance(token, dict) else token
+    for name, value in (named | (extra if isinstance(extra, dict) else {})).items():
+        token = value.get("content") if isinstance(value, dict) else value
         if isinstance(token, str):
             special[name] = token
     return found, special

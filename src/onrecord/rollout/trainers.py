@@ -44,53 +44,46 @@ def token_versions(sample: Sample) -> list[int]:
     return versions
 
 
-def group_numbers(samples: Sequence[Sample]) -> list[int]:
-    """A number for the group of each sample; a sample without a group is a group of its own."""
-    known: dict[str, int] = {}
-    return [known.setdefault(sample.group or f"\0{sample.session}", len(known)) for sample in samples]
+def slime(samples: Iterable[Sample]) -> Iterator[dict[str, Any]]:
+    """For slime and miles: the fields of `Sample.from_dict`; mask and logprobs cover the response.
 
-
-def slime(samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    """For slime and miles: the fields of `Sample.from_dict`; mask and logprobs cover the response."""
-    made = []
-    for index, (sample, group) in enumerate(zip(samples, group_numbers(samples), strict=True)):
+    A sample without a group is a group of its own. Unknown weight versions are left out: miles reads all as numbers.
+    """
+    groups: dict[str, int] = {}
+    for index, sample in enumerate(samples):
         prompt, response, mask, logprobs = split(sample)
-        made.append({
+        group = groups.setdefault(sample.group or f"\0{sample.session}", len(groups))
+        versions = dict.fromkeys(version for version, _start, _end in sample.weight_versions if version)
+        yield {
             "index": index, "group_index": group, "tokens": prompt + response, "response_length": len(response),
             "loss_mask": mask, "rollout_log_probs": logprobs, "reward": sample.reward,
-            "status": _SLIME[sample.status], "metadata": sample.metadata,
-            "weight_versions": list(dict.fromkeys(version for version, _start, _end in sample.weight_versions)),
-        })  # fmt: skip
-    return made
+            "status": _SLIME[sample.status], "metadata": sample.metadata, "weight_versions": list(versions),
+        }  # fmt: skip
 
 
-def verl(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+def verl(samples: Iterable[Sample]) -> Iterator[dict[str, Any]]:
     """For verl: the fields of `AgentLoopOutput`. It counts what was said before each generated turn as a turn too."""
-    made = []
     for sample in samples:
         prompt, response, mask, logprobs = split(sample)
-        made.append({
+        yield {
             "prompt_ids": prompt, "response_ids": response, "response_mask": mask, "response_logprobs": logprobs,
             "reward_score": sample.reward, "num_turns": 2 * len(sample.turn_ends), "metrics": {},
             "extra_fields": {"status": sample.status, "group": sample.group, "metadata": sample.metadata},
-        })  # fmt: skip
-    return made
+        }  # fmt: skip
 
 
-def prime_rl(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+def prime_rl(samples: Iterable[Sample]) -> Iterator[dict[str, Any]]:
     """For prime-rl: the fields of `TrainingSample`, each list with an entry per token.
 
     `temperature` and `env_name` come from the metadata of the session; they are 1 and empty by default. The reward is
     for the orchestrator, which turns rewards into advantages.
     """
-    return [
-        {
+    for sample in samples:
+        yield {
             "token_ids": sample.tokens.tolist(), "mask": [bool(one) for one in sample.loss_mask.tolist()],
             "logprobs": sample.logprobs.tolist(), "temperatures": [_temperature(sample)] * len(sample.tokens),
             "env_name": str(sample.metadata.get("env_name", "")), "reward": sample.reward,
-        }
-        for sample in samples
-    ]  # fmt: skip
+        }  # fmt: skip
 
 
 def _temperature(sample: Sample) -> float:
@@ -100,16 +93,14 @@ def _temperature(sample: Sample) -> float:
     return float(found)
 
 
-def areal(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+def areal(samples: Iterable[Sample]) -> Iterator[dict[str, Any]]:
     """For AReaL: what a workflow returns as tensors, with the weight version of each token."""
-    return [
-        {
+    for sample in samples:
+        yield {
             "input_ids": sample.tokens.tolist(), "loss_mask": sample.loss_mask.tolist(),
             "logprobs": sample.logprobs.tolist(), "versions": token_versions(sample),
             "attention_mask": [True] * len(sample.tokens), "rewards": sample.reward or 0.0,
-        }
-        for sample in samples
-    ]  # fmt: skip
+        }  # fmt: skip
 
 
 def skyrl(samples: Sequence[Sample]) -> dict[str, Any]:
@@ -127,20 +118,19 @@ def skyrl(samples: Sequence[Sample]) -> dict[str, Any]:
     }
 
 
-def openrlhf(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+def openrlhf(samples: Iterable[Sample]) -> Iterator[dict[str, Any]]:
     """For OpenRLHF: what an agent executor returns; `action_ranges` are the sampled parts.
 
     `prompt` and `label`, which it repeats in its logs, come from the metadata of the session.
     """
-    return [
-        {
+    for sample in samples:
+        ranges = [(start, end) for start, end in turn_ranges(sample) if start < end]
+        yield {
             "prompt": sample.metadata.get("prompt", ""), "label": sample.metadata.get("label", ""),
-            "observation_tokens": sample.tokens.tolist(), "action_ranges": sampled_ranges(sample),
+            "observation_tokens": sample.tokens.tolist(), "action_ranges": ranges,
             "rollout_log_probs": sample.logprobs.tolist(), "reward": sample.reward, "scores": sample.reward,
             "extra_logs": {"turns": len(sample.turn_ends)}, "truncated": sample.status == TRUNCATED,
-        }
-        for sample in samples
-    ]  # fmt: skip
+        }  # fmt: skip
 
 
 def trl(samples: Sequence[Sample]) -> dict[str, Any]:
@@ -155,37 +145,41 @@ def trl(samples: Sequence[Sample]) -> dict[str, Any]:
     }
 
 
-def agent_lightning(samples: Sequence[Sample]) -> list[list[dict[str, Any]]]:
-    """For Agent Lightning: the `Triplet`s of each sample, one per turn; the last turn has the final reward."""
-    made = []
+def agent_lightning(samples: Iterable[Sample]) -> Iterator[list[dict[str, Any]]]:
+    """For Agent Lightning: the `Triplet`s of each sample, one per turn; the final reward is added to that of the last.
+
+    A turn of which nothing was sampled is no triplet; its reward is added to that of the turn before it.
+    """
     for sample in samples:
         tokens, logprobs = sample.tokens.tolist(), sample.logprobs.tolist()
-        ranges = sampled_ranges(sample)
-        rewards = [*sample.turn_rewards, *[None] * len(ranges)][: len(ranges)]
-        if rewards and rewards[-1] is None:
-            rewards[-1] = sample.reward
-        made.append([
-            {
-                "prompt": {"token_ids": tokens[:start]},
-                "response": {"token_ids": tokens[start:end], "logprobs": logprobs[start:end]},
-                "reward": reward, "metadata": {"session": sample.session, "group": sample.group},
-            }
-            for (start, end), reward in zip(ranges, rewards, strict=True)
-        ])  # fmt: skip
-    return made
+        triplets: list[dict[str, Any]] = []
+        ranges = turn_ranges(sample)
+        rewards = [*sample.turn_rewards, *[None] * len(ranges)]  # a sample may have none
+        for (start, end), reward in zip(ranges, rewards, strict=False):
+            if start < end:
+                triplets.append({
+                    "prompt": {"token_ids": tokens[:start]},
+                    "response": {"token_ids": tokens[start:end], "logprobs": logprobs[start:end]},
+                    "reward": reward, "metadata": {"session": sample.session, "group": sample.group},
+                })  # fmt: skip
+            elif triplets:
+                _add_reward(triplets[-1], reward)
+        if triplets:
+            _add_reward(triplets[-1], sample.reward)
+        yield triplets
 
 
-def sampled_ranges(sample: Sample) -> list[tuple[int, int]]:
-    """(start, end) of each sampled part."""
-    ranges: list[tuple[int, int]] = []
-    start: int | None = None
-    for index, one in enumerate([*sample.loss_mask.tolist(), 0]):
-        if one and start is None:
-            start = index
-        elif not one and start is not None:
-            ranges.append((start, index))
-            start = None
-    return ranges
+def _add_reward(triplet: dict[str, Any], reward: float | None) -> None:
+    if reward is not None:
+        triplet["reward"] = (triplet["reward"] or 0.0) + reward
+
+
+def turn_ranges(sample: Sample) -> list[tuple[int, int]]:
+    """(start, end) of what was sampled in each turn: its last tokens, and none if it got no reply."""
+    begins = [0, *sample.turn_ends[:-1]]
+    return [
+        (end - int(sample.loss_mask[begin:end].sum()), end) for begin, end in zip(begins, sample.turn_ends, strict=True)
+    ]
 
 
 def _token_rewards(sample: Sample) -> list[float]:
@@ -199,13 +193,23 @@ def _token_rewards(sample: Sample) -> list[float]:
 
 
 def lines(name: str, samples: Iterable[Sample]) -> Iterator[bytes]:
-    """Samples for a trainer as JSON Lines: a line per sample; one line for a trainer that takes a batch."""
-    made = TRAINERS[name](list(samples))
-    for one in made if isinstance(made, list) else [made]:
+    """Samples for a trainer as JSON Lines: a line per sample; one line for a trainer that takes a batch.
+
+    Line by line, only one sample is in memory at a time; a batch is in memory as a whole.
+    """
+    made = _ONE_BY_ONE[name](samples) if name in _ONE_BY_ONE else iter([TRAINERS[name](list(samples))])
+    for one in made:
         yield json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
+def _listed(make: Callable[[Iterable[Sample]], Iterator[Any]]) -> Callable[[Sequence[Sample]], list[Any]]:
+    return lambda samples: list(make(samples))
+
+
+_ONE_BY_ONE: dict[str, Callable[[Iterable[Sample]], Iterator[Any]]] = {
+    "slime": slime, "miles": slime, "verl": verl, "prime-rl": prime_rl, "areal": areal, "openrlhf": openrlhf,
+    "agent-lightning": agent_lightning,
+}  # fmt: skip
 TRAINERS: dict[str, Callable[[Sequence[Sample]], Any]] = {
-    "slime": slime, "miles": slime, "verl": verl, "prime-rl": prime_rl, "areal": areal, "skyrl": skyrl,
-    "openrlhf": openrlhf, "trl": trl, "agent-lightning": agent_lightning,
+    **{name: _listed(make) for name, make in _ONE_BY_ONE.items()}, "skyrl": skyrl, "trl": trl,
 }  # fmt: skip

@@ -72,6 +72,7 @@ class Policy(NamedTuple):
             raise InvalidInput(f"max_rollback must be 0 to {ROLLBACK_LIMIT}, not {self.max_rollback}")
         if not 0 <= self.max_trim_tokens <= TRIM_LIMIT:
             raise InvalidInput(f"max_trim_tokens must be 0 to {TRIM_LIMIT}, not {self.max_trim_tokens}")
+        Matching(self.matcher)  # refuses an unknown name
         return self
 
 
@@ -258,8 +259,8 @@ class LinearTrajectory:
             raise InvalidInput(
                 f"this request matches the first {matched} of {len(self.messages)} messages and would discard "
                 f"{discarded} generated turns; at most {self.policy.max_rollback} may be discarded",
-                hint="send the conversation as it was answered, or exactly the first prompt to start over; "
-                + BRANCHES_HINT,
+                hint="send the conversation as it was answered, or exactly the first prompt to start over, or raise "
+                f"--max-rollback; {BRANCHES_HINT}",
                 matched=matched,
                 discarded=discarded,
             )
@@ -295,7 +296,7 @@ class LinearTrajectory:
                 raise InvalidInput(
                     f"message {index} is a generated turn, but not as it was answered: "
                     f"it differs in {difference(self.messages[index], message)}",
-                    hint="send the assistant's message as it was answered, or choose a wider matcher",
+                    hint="send the assistant's message as it was answered, or use --matcher role_content_only",
                     matched=index,
                 )
             if base and role not in self.policy.appended_roles:

@@ -115,6 +115,26 @@ def test_an_aborted_turn_is_gone_on_with(start, engine, tokenizer):
     assert record["weight_versions"] == [["1", len(parts[0])], ["2", len(parts[1])], ["3", len(parts[2])]]
 
 
+def test_halves_that_the_engine_mangled_are_whole(start, engine):
+    """Policy `continue`: space that the engine trimmed, and thinking that it took for text, come from the ids."""
+    proxy = start(abort_policy="continue")
+
+    def told(entry, **message):
+        def does(engine, asked):
+            status, headers, body = entry(engine, asked)
+            body["choices"][0]["message"] = {"role": "assistant", **message}
+            return status, headers, body
+
+        return does
+
+    engine.script.extend([told(aborts("Let me "), content="Let me"), says("add.")])
+    assert message_of(proxy.chat(proxy.new(), [USER]))["content"] == "Let me add."
+    thinking = told(aborts("I think"), content=None, reasoning_content="I think")
+    engine.script.extend([thinking, says(" so.</think>\n42.")])
+    whole = message_of(proxy.chat(proxy.new(), [USER]))
+    assert (whole["reasoning_content"], whole["content"]) == ("I think so.", "42.")
+
+
 def test_a_turn_that_is_gone_on_with_ends_at_its_limit(start, engine, tokenizer):
     """Tokens sampled before an abort count: if they reach the limit, the turn ends with `length`."""
     proxy = start(abort_policy="continue")

@@ -220,3 +220,43 @@ def test_without_the_setting_nothing_branches(start):
     answered(proxy, session)
     assert code_of(proxy.chat(session, [MORE])) == (400, "invalid_input")
     assert len(tree(proxy, session)["lines"]) == 1
+
+
+def test_text_completions_are_not_branched(proxy, engine):
+    """With branches, a session of text turns may do what it may without: its last turn can be replaced."""
+    session = proxy.new()
+    path = f"/sessions/{session}/v1/completions"
+
+    def asks(prompt, headers=None, **options):
+        answer = proxy.http.post(path, json={"model": "policy", "prompt": prompt, **options}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["choices"][0]["text"]
+
+    said = asks("Count:")
+    asks("Sing:")
+    said = asks("Count:")
+    more = f"Count:{said} more"
+    asks(more)
+    asks(more, temperature=0.3)
+    asks(more, {"onrecord-resample": "true"}, temperature=0.3)
+    assert len(engine.requests) == 6
+    assert len(tree(proxy, session)["lines"]) == 1
+    assert proxy.record(session)["discarded"]["turns"] == 4
+    chat = proxy.new()
+    wrong = proxy.http.post(f"/sessions/{chat}/v1/completions", json={"model": "policy", "prompt": [-1]})
+    assert wrong.status_code == 400
+    answered(proxy, chat, turns=1)
+    proxy.chat(chat, [MORE])
+    assert len(tree(proxy, chat)["lines"]) == 2, "chat turns are branched as before"
+
+
+def test_without_leave_to_discard_a_turn_the_hint_says_how(start):
+    """`--max-rollback 0` refuses to generate a turn again, and the hint names what allows it."""
+    proxy = start(policy=Policy(max_rollback=0))
+    session = proxy.new()
+    messages = answered(proxy, session, turns=2)
+    refused = proxy.chat(session, messages[:-1], headers={"onrecord-resample": "true"})
+    assert code_of(refused) == (400, "invalid_input")
+    assert "raise --max-rollback" in refused.json()["error"]["hint"]
+    allowed = start(policy=Policy(max_rollback=1))
+    assert allowed.chat(session, messages[:-1], headers={"onrecord-resample": "true"}).status_code == 200

@@ -1,6 +1,8 @@
 """The endpoints of OpenAI's protocols, used by OpenAI's own client: the same turns, the same exact ids."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -249,3 +251,19 @@ def test_a_stream_in_anthropics_protocol(start, engine):
     assert (called["name"], called["input"]) == ("add", {"a": 1})
     assert made.stop_reason == "tool_use"
     assert made.usage.output_tokens == len(proxy.record(session)["records"][0]["output_ids"])
+
+
+def test_the_base_urls_of_the_guide(proxy, engine):
+    """The guide names the base URL for each vendor's client, and each client works with its own."""
+    import anthropic
+
+    guide = (Path(__file__).parents[3] / "docs/guide/rollout-proxy.md").read_text(encoding="utf-8")
+    bases = re.findall(r"`http://127\.0\.0\.1:8700(/sessions/\{id\}\S*)`", guide)
+    assert bases == ["/sessions/{id}/v1", "/sessions/{id}"]
+    ours, theirs = (proxy.url + base.replace("{id}", proxy.new()) for base in bases)
+    with openai.OpenAI(base_url=ours, api_key="none", max_retries=0) as client:
+        answer = client.chat.completions.create(model="policy", messages=[{"role": "user", "content": "Hi"}])
+        assert answer.choices[0].message.content == "Fine."
+    with anthropic.Anthropic(base_url=theirs, api_key="none", max_retries=0) as other:
+        asked: dict[str, Any] = {"model": "policy", "max_tokens": 9, "messages": [USER]}
+        assert other.messages.create(**asked).content[0].model_dump()["text"] == "Fine."

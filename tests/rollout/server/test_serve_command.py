@@ -88,6 +88,18 @@ def test_a_second_ctrl_c_does_not_wait(serve, engine, tmp_path):
     assert engine.prompts()[0] == engine.prompts()[1]
 
 
+def test_turns_after_one_that_ran_out_of_tokens(serve, engine):
+    """`--refuse-after-length` refuses them; without it they are accepted."""
+    for options, status in ((["--refuse-after-length"], 400), ([], 200)):
+        server = serve(*options)
+        session = httpx.post(f"{server.url}/sessions", trust_env=False).json()["session_id"]
+        path, messages = f"{server.url}/sessions/{session}/v1/chat/completions", [USER]
+        engine.script.append(says("Let me", finish="length"))
+        answer = httpx.post(path, json={"messages": messages}, timeout=90, trust_env=False).json()
+        messages = [USER, answer["choices"][0]["message"], USER]
+        assert httpx.post(path, json={"messages": messages}, timeout=90, trust_env=False).status_code == status
+
+
 def test_it_says_where_it_is(tokenizer_place, tmp_path, engine):
     """The first line names the address, the engine and the policy; with --json it is an envelope."""
     command = [
@@ -143,6 +155,7 @@ def test_what_cannot_start_says_why(tokenizer_place, tmp_path):
             ((*known, "--timeout", "0"), "--timeout must be more than 0 seconds"),
             ((*known, "--lease-seconds", "0"), "--lease-seconds must be more than 0 seconds"),
             ((*known, "--max-rollback", "9"), "max_rollback must be 0 to 8"),
+            ((*known, "--matcher", "loose"), "a matcher must be a callable or one of strict, loose_reasoning"),
             ((*known, "--max-trim-tokens", "65"), "max_trim_tokens must be 0 to 64"),
             ((*known, "extra"), "extra"),
         ):

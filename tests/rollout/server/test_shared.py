@@ -371,6 +371,44 @@ def test_the_engines_models_are_passed_on(start, engine):
     assert code_of(start(upstream="http://127.0.0.1:9").http.get("/v1/models")) == (502, "upstream_failed")
 
 
+def test_models_come_from_an_engine_that_works(start, engine, tokenizer):
+    """With several engines, one that is down or not ready does not hide the models of the others."""
+
+    def lists_models(one, status):
+        def get(handler):
+            handler.send_response(status)
+            handler.send_header("content-length", "2")
+            handler.end_headers()
+            handler.wfile.write(b"{}")
+
+        one.server.RequestHandlerClass.do_GET = get
+
+    ready = ScriptedEngine(tokenizer)
+    lists_models(engine, 503)
+    lists_models(ready, 200)
+    dead = "http://127.0.0.1:9"
+    try:
+        for others, status in ([(engine.url, ready.url), 200], [(ready.url, engine.url), 200], [(engine.url,), 503]):
+            assert start(upstream=dead, more_upstreams=others).http.get("/v1/models").status_code == status
+    finally:
+        ready.stop()
+
+
+def test_branches_go_to_the_engine_of_their_root(start, engine, tokenizer):
+    """All lines of a tree share a prefix, so they ask one engine, also when they were branched by hand."""
+    others = [ScriptedEngine(tokenizer) for _ in range(3)]
+    try:
+        proxy = start(branches=True, policy=Policy(max_rollback=0), more_upstreams=tuple(one.url for one in others))
+        session = proxy.new()
+        assert proxy.chat(session, [USER], n=6).status_code == 200
+        other = proxy.http.post(f"/sessions/{session}/branches", json={}).json()["session_id"]
+        assert proxy.chat(other, [USER, {"role": "assistant", "content": "Fine."}, USER]).status_code == 200
+        assert sorted(len(one.requests) for one in (engine, *others)) == [0, 0, 0, 7]
+    finally:
+        for one in others:
+            one.stop()
+
+
 def test_after_a_turn_that_ran_out_of_tokens(start, engine):
     """Such a turn may be refused as a base; or samples may be merged past it. By default they end with it, counted."""
     strict, loose = start(policy=Policy(refuse_after_length=True)), start()

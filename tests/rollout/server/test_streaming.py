@@ -245,6 +245,32 @@ def test_an_aborted_stream_continues(start, engine, tokenizer, dialect):
     assert turn["message"]["content"] == "Let me add these."
 
 
+def test_an_aborted_stream_continues_as_it_was_sent(start, engine):
+    """The client has received thinking that the engine then took for text: the record has what the client has."""
+    proxy = start(dialect="vllm", abort_policy="continue")
+    session = proxy.new()
+
+    def thinks(engine, asked):
+        status, headers, chunks = streams("I think", finish="abort")(engine, asked)
+
+        def renamed():
+            for chunk in chunks:
+                for choice in chunk["choices"] if isinstance(chunk, dict) else []:
+                    delta = choice.get("delta") or {}
+                    if delta.get("content"):
+                        delta["reasoning_content"] = delta.pop("content")
+                yield chunk
+
+        return status, headers, renamed()
+
+    engine.script.extend([thinks, streams(" so.</think>", "42.")])
+    with streaming(proxy, session, [USER]) as lines:
+        assert text_of(lines) == (" so.</think>42.", "stop")
+    (turn,) = proxy.record(session)["records"]
+    assert turn["message"]["content"] == " so.</think>42."
+    assert turn["message"]["reasoning_content"] == "I think"
+
+
 def test_a_cut_off_stream_continues_in_another_proxy(start, engine, tokenizer):
     """Policy `continue`: the next proxy continues the tokens that a stopped one had streamed, and says all of them."""
     first = start(dialect="vllm-completions", abort_policy="continue", drain_seconds=0)

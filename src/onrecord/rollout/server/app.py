@@ -88,6 +88,8 @@ RESAMPLE_HEADER = "onrecord-resample"
 """With the value `true`, a turn is generated again even if its answer is on record; the new answer replaces it."""
 LINE_HEADER = "onrecord-session"
 """Of an answer with branches: the session that has the turn."""
+TEXT_ROLLBACK = 1
+"""With branches, how many turns a text completion may discard at least: only chat turns are branched."""
 NAME_LIMIT = 200
 """The longest name of a version of weights, in characters."""
 _TURN = re.compile(r"/sessions/([^/]+)/v1/chat/completions\Z")
@@ -105,7 +107,11 @@ class Proxy:
         self.metrics = Metrics()
         self.upstream = Upstream(settings)
         self.chat = Chat(settings, self.upstream, self.metrics, records.clock)
-        bring = partial(load, records, tokenizer=tokenizer, policy=policy, lease_seconds=settings.lease_seconds)
+        text_policy = policy._replace(max_rollback=max(policy.max_rollback, TEXT_ROLLBACK if settings.branches else 0))
+        bring = partial(
+            load, records, tokenizer=tokenizer, policy=policy, lease_seconds=settings.lease_seconds,
+            text_policy=text_policy,
+        )  # fmt: skip
         self.shelf = Shelf(bring, settings.memory_sessions, self.metrics)
         self.asking = Asking(self.chat, self.shelf, self.metrics)
         self.grove = Grove(records, self.shelf, self.policy)
@@ -463,7 +469,7 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 async def _no_such_route(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # as above
-    hint = "POST /sessions creates a session; its base URL is /sessions/{session_id}/v1"
+    hint = "POST /sessions creates a session; its base URL is /sessions/{session_id}/v1, for Anthropic without /v1"
     return problem(error.status_code, "no_such_route", str(error.detail), hint=hint, headers=error.headers)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord.aio import settled
 from onrecord.errors import BadReply, InvalidInput, OnrecordError, TokenMismatch, TurnAborted, UpstreamFailed
-from onrecord.rollout.engines import COMPLETIONS, joined, read_reply, token_limit, upstream_request
+from onrecord.rollout.engines import COMPLETIONS, read_reply, token_limit, upstream_request
+from onrecord.rollout.halves import joined
 from onrecord.rollout.server.answers import answer_text
 from onrecord.rollout.server.engine_json import dump
 from onrecord.rollout.server.settings import (
@@ -32,6 +33,7 @@ from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from onrecord.rollout.engines import Parse
     from onrecord.rollout.server.live import Begun, Live
     from onrecord.rollout.server.metrics import Metrics
 
@@ -177,7 +179,7 @@ class Chat:
         asked = perf_counter()
         try:
             if flow is None:
-                answered = await self.upstream.ask(body, begun.session)
+                answered = await self.upstream.ask(body, begun.root)
             else:
                 answered = await self._streamed(live, begun, body, earlier, flow)
         finally:
@@ -191,7 +193,8 @@ class Chat:
             # If the weights changed meanwhile, it is unknown which of them sampled which token.
             version = weights if self.weights == weights else ""
             reply = reply._replace(weight_versions=((version, len(reply.output_ids)),))
-        reply = joined(earlier, reply, begun.decode, parse) if earlier else reply
+        if earlier:
+            reply = _continued(earlier, reply, begun, parse, flow.sent if flow else {})
         if "prompt" in request:
             reply = _as_text(reply, begun)
         if flow is not None and flow.sent and reply.message is not None:
@@ -212,7 +215,7 @@ class Chat:
         partials, whole = Partials(record, first), False
         said = earlier.message if earlier else None
         try:
-            async with aclosing(self.upstream.chunks(body, begun.session)) as chunks:
+            async with aclosing(self.upstream.chunks(body, begun.root)) as chunks:
                 async for chunk in chunks:
                     if isinstance(chunk, Refusal | Whole):
                         whole = True
@@ -271,6 +274,15 @@ class Chat:
 
 def _as_it_is(message: dict[str, Any]) -> dict[str, Any]:
     return message
+
+
+def _continued(earlier: Reply, reply: Reply, begun: Begun, parse: Parse | None, sent: dict[str, Any]) -> Reply:
+    """An aborted reply and what continued it, as one; if its client has begun to receive it, as it was sent."""
+    with suppress(BadReply):
+        whole = joined(earlier, reply, begun.decode, parse)
+        as_sent(dict(whole.message or {}), sent)
+        return whole
+    return joined(earlier, reply, None, parse)
 
 
 def _as_text(reply: Reply, begun: Begun) -> Reply:

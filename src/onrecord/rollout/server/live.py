@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, LogMoved, TrajectoryMoved
+from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, LogMoved, SessionNotFound, TrajectoryMoved
 from onrecord.rollout.matching import canonical
 from onrecord.rollout.recording import read_lane, refuse_retired, share_rollout
 from onrecord.rollout.server.completions import is_text, text_turn
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Iterator, Sequence
 
+    from onrecord.log.head import Head
     from onrecord.rollout.lane import Frozen, Lane
     from onrecord.rollout.recording import Intent, Rollout
     from onrecord.rollout.server.streaming import Flow
@@ -54,14 +55,20 @@ class Begun(NamedTuple):
     """What the aborted try of this same turn had sampled."""
     decode: Callable[[Sequence[int]], str] | None = None
     """Turns ids into text, if the tokenizer can."""
-    session: str = ""
+    root: str = ""
+    """The session that this one branched from, and so on, or itself: they share a prefix, and so an engine."""
 
 
 class Live:
     """One session in memory; its first turn takes the lease. Its methods block, and run on threads, one at a time."""
 
-    def __init__(self, rollout: Rollout, tokenizer: Tokenizer, lease_seconds: float) -> None:
+    def __init__(
+        self, rollout: Rollout, tokenizer: Tokenizer, lease_seconds: float, root: str, text_policy: Policy
+    ) -> None:
         self.id = rollout.session.id
+        self._root = root
+        self._policies = {False: rollout.trajectory.policy, True: text_policy}
+        """What chat turns and text turns may do."""
         self.rollout = rollout
         self.tokenizer = tokenizer
         self.lease_seconds = lease_seconds
@@ -147,13 +154,14 @@ class Live:
         unfinished, decode = self._unfinished(prepared), getattr(self.tokenizer, "text_of", None)
         intent = self.rollout.intend(prepared, model=model, joining=joining)
         self.has_open_turn = True
-        return Begun(prepared, prepared.prompt_ids, intent, unfinished, decode, self.id)
+        return Begun(prepared, prepared.prompt_ids, intent, unfinished, decode, self._root)
 
     def _prepare(self, asked: ChatRequest, request: dict[str, Any]) -> Prepared:
         trajectory, text = self.rollout.trajectory, "prompt" in request
         if is_text(trajectory) not in (None, text):
             has, wants = ("text", "chat") if is_text(trajectory) else ("chat", "text")
             raise InvalidInput(f"this session has {has} turns; it cannot have {wants} turns too")
+        trajectory.policy = self._policies[text]
         if text:
             return self.rollout.prepare(*text_turn(trajectory, self.tokenizer, request, asked))
         return self.rollout.prepare(asked, self.tokenizer)
@@ -305,14 +313,28 @@ def load(
     policy: Policy,
     *,
     lease_seconds: float,
+    text_policy: Policy | None = None,
     takeover: bool = False,
     at_once: bool = False,
 ) -> Live:
-    """Load a session from its log; with `takeover`, or `at_once`, acquire the lease of its lane too."""
+    """Load a session from its log; with `takeover`, or `at_once`, acquire the lease of its lane too.
+
+    `text_policy` is for turns without messages, if it is another one.
+    """
     rollout = share_rollout(records, id, policy=policy)
     if takeover or at_once:
         rollout.regain(takeover=takeover, lease_seconds=lease_seconds)
-    return Live(rollout, tokenizer, lease_seconds)
+    return Live(rollout, tokenizer, lease_seconds, _root_of(records, rollout.session.head), text_policy or policy)
+
+
+def _root_of(records: SessionStore, head: Head) -> str:
+    """The session from which this one branched, and so on."""
+    while parent := head.parent:
+        try:
+            head = records.head(parent)
+        except SessionNotFound:
+            return parent
+    return head.session
 
 
 def describe(session: Session, lane: Lane, *, tokens: bool) -> dict[str, Any]:

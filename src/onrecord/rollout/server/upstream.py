@@ -40,8 +40,8 @@ class Whole(NamedTuple):
 class Upstream:
     """The engines, over HTTP.
 
-    A session stays with one engine, whose cache has its prefix; if that engine refuses connections, it moves to the
-    next one.
+    A session stays with one engine, whose cache has its prefix, and so do its branches; if that engine refuses
+    connections, it moves to the next one.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = monotonic) -> None:
@@ -52,16 +52,18 @@ class Upstream:
         self._seconds = settings.upstream_seconds
         # The engine is at the --upstream address, whatever proxies the environment names.
         self._wires = {url: self._wire(url) for url in self._urls}
-        self._models = self._wire(bases[0] + "/v1/models")
+        self._models = {url: self._wire(base + "/v1/models") for url, base in zip(self._urls, bases, strict=True)}
 
     def _wire(self, url: str) -> Wire:
         return Wire(url, seconds=self._seconds, connect_seconds=CONNECT_SECONDS, idle_seconds=IDLE_SECONDS)
 
     def order(self, session: str) -> list[str]:
         """The engines for a session, its own first; the same in every proxy, and as little changed as possible."""
-        ranked = sorted(self._urls, key=lambda url: crc32(f"{session} {url}".encode()))
+        return self._working_first(sorted(self._urls, key=lambda url: crc32(f"{session} {url}".encode())))
+
+    def _working_first(self, urls: list[str]) -> list[str]:
         now = self._clock()
-        return sorted(ranked, key=lambda url: self._down.get(url, 0.0) > now)
+        return sorted(urls, key=lambda url: self._down.get(url, 0.0) > now)
 
     async def ask(self, content: bytes, session: str = "") -> Any:
         """The engine's reply as JSON, or its refusal; `UpstreamFailed` without an answer, `BadReply` if it is not JSON.
@@ -114,17 +116,26 @@ class Upstream:
                 self._unanswered(url, problem, last=url == urls[-1])
 
     async def models(self) -> Refusal:
-        """The first engine's list of models, as it is."""
-        try:
-            return _refusal(*await self._models.whole("GET", b"", REPLY_LIMIT))
-        except TooLong:
-            raise _too_long() from None
-        except Silent as problem:
-            raise UpstreamFailed(f"the engine did not answer: {problem}") from None
+        """The list of models of the first engine that has one, as it is; else what the last engine answered."""
+        answered: Refusal | None = None
+        silent: Silent | None = None
+        for url in self._working_first(self._urls):
+            try:
+                answered = _refusal(*await self._models[url].whole("GET", b"", REPLY_LIMIT))
+            except TooLong:
+                raise _too_long() from None
+            except Silent as problem:
+                silent = problem
+                continue
+            if answered.status == OK:
+                break
+        if answered is None:
+            raise UpstreamFailed(f"the engine did not answer: {silent}")
+        return answered
 
     async def close(self) -> None:
         """Close the connections."""
-        for wire in (self._models, *self._wires.values()):
+        for wire in (*self._models.values(), *self._wires.values()):
             wire.close()
 
 
