@@ -368,7 +368,7 @@ def is_damaged(payload: bytes, salt: bytes | None, payload_hash: bytes) -> bool:
 
 def unreadable(position: int) -> DamagedLog:
     """What to say about a payload that cannot be decoded."""
-    return DamagedLog(f"the payload at position {position} is damaged")
+    return DamagedLog(f"the log is damaged at position {position}: its payload is not what was recorded")
 
 
 def open_header(record: Record) -> Event:
