@@ -6,7 +6,7 @@ from types import GenericAlias
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 import onrecord
 from onrecord.errors import InvalidInput
@@ -146,6 +146,63 @@ def test_objects_of_an_sdk_are_taken_as_they_are(session):
     assert [item["content"] if isinstance(item["content"], str) else item["content"][-1]["text"] for item in turn.items] == [
         "hello", "one", "two", "three", "four",
     ]  # fmt: skip
+
+
+STRICT = {"name": "pay", "strict": True, "parameters": {"type": "object", "properties": {"invoice": {"type": "integer"}},
+                                                        "required": ["invoice"], "additionalProperties": False}}  # fmt: skip
+
+
+class Paid(BaseModel):
+    """What a model answers if its answer has a schema."""
+
+    invoice: int
+
+
+def parsed_completion(answer: dict[str, Any]) -> Any:
+    from openai.lib._parsing._completions import parse_chat_completion
+    from openai.types.chat import ChatCompletion
+
+    tools: Any = [{"type": "function", "function": STRICT}]
+    return parse_chat_completion(
+        response_format=Paid, input_tools=tools, chat_completion=ChatCompletion.model_validate(answer)
+    )
+
+
+def parsed_response(answer: dict[str, Any]) -> Any:
+    from openai.lib._parsing._responses import parse_response
+    from openai.types.responses import Response
+
+    tools: Any = [{"type": "function", **STRICT}]
+    more = {"created_at": 1, "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "usage": None}
+    return parse_response(text_format=Paid, input_tools=tools, response=Response.model_validate(answer | more))
+
+
+@pytest.mark.parametrize(
+    ("format", "parse"),
+    [("openai", parsed_completion), ("openai-responses", parsed_response)],
+)
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_what_an_sdk_parsed_is_not_sent_back(session, format, parse, as_dict):
+    """The stream and parse helpers of OpenAI's SDK add what they parsed, which its APIs refuse: it is not sent back."""
+    make = MAKERS[format]
+    with session.turn() as turn:
+        turn.user("pay")
+        for answer in (make(call="c1", invoice=17), make('{"invoice": 17}')):
+            parsed = parse(answer)
+            assert "parsed" in str(parsed.model_dump(warnings=False))
+            turn.reply(parsed.model_dump(mode="json", warnings=False) if as_dict else parsed)
+            if turn.calls:
+                turn.run_tools(pay)
+        made = turn.messages(format).messages
+    assert "parsed" not in str(made)
+    assert "'arguments'" in str(made)
+
+
+def test_a_parsed_message_can_be_added(session):
+    """A message of a parsed completion that is added by itself goes back without what was parsed, too."""
+    with session.turn() as turn:
+        turn.add(parsed_completion(MAKERS["openai"](call="c1", invoice=17)).choices[0].message, format="openai")
+        assert "parsed" not in str(turn.messages("openai"))
 
 
 @pytest.mark.parametrize("wrong", ["text", None, {}, {"choices": []}, {"role": "user", "content": []}, 7])
