@@ -8,11 +8,12 @@ import pytest
 
 import onrecord
 from onrecord import aio
-from onrecord.errors import BudgetExceeded, BudgetExhausted, InvalidInput, SessionPaused, TurnConflict
+from onrecord.errors import BudgetExceeded, BudgetExhausted, IdReused, InvalidInput, SessionPaused, TurnConflict
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
-from tests.loop.replies import completion
+from onrecord.views.context import IMAGE_TOKENS
+from tests.loop.replies import completion, message, response
 
 
 @pytest.fixture
@@ -136,6 +137,80 @@ def test_tokens_are_counted_by_the_caller_or_by_a_model_that_is_known(session):
     assert session.messages(count=lambda text: len(text.split())).tokens > 3
     with pytest.raises(InvalidInput, match="tiktoken does not know the model 'no-such-model'"):
         session.messages(count="no-such-model")
+
+
+def test_a_model_is_counted_with_its_own_vocabulary(session, monkeypatch):
+    """With the name of a model, its vocabulary counts every text, the system's included."""
+    asked = []
+
+    class Words:
+        def encode_ordinary(self, text: str) -> list[str]:
+            return text.split()
+
+    def load(model: str) -> Words:
+        asked.append(model)
+        return Words()
+
+    monkeypatch.setattr("tiktoken.encoding_for_model", load)
+    say(session, "one two three", "four five six")
+    made = session.messages(count="gpt-5")
+    assert asked == ["gpt-5"]
+    assert made.tokens == session.messages(count=lambda text: len(text.split())).tokens > 0
+    assert session.messages(count="gpt-5", system="be very brief").tokens == made.tokens + 3
+
+
+def test_what_is_sent_word_for_word_is_counted(session):
+    """A vendor's own answer counts with all that goes back to the vendor; in another format it does not."""
+    with session.turn() as turn:
+        turn.user("the question")
+        for number in range(10):
+            answer = response(call=f"c{number}", name="look", where=number)
+            answer["output"][0]["encrypted_content"] = "A" * 4_000
+            turn.reply(answer)
+            turn.run_tools(look)
+        made = turn.messages("openai-responses", tokens=5_000)
+        assert 3_000 < made.tokens <= 5_000
+        assert len(str(made.messages)) / 4 <= 5_000
+        assert made.left_out_steps == 6
+        assert turn.messages("anthropic", tokens=5_000).left_out_steps == 0
+        with pytest.raises(InvalidInput, match="1,000 tokens is too small for the last step of the open turn"):
+            turn.messages("openai-responses", tokens=1_000)
+
+
+@pytest.mark.parametrize("inside", ["message", "result"])
+def test_an_image_has_a_constant_number_of_tokens(session, inside):
+    """An image counts as an image, not by its bytes, in a message and in a result; earlier turns still fit beside it."""
+    say(session, "earlier", "yes")
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * 1_000_000}
+    with session.turn() as turn:
+        if inside == "message":
+            turn.user([{"type": "text", "text": "what is this?"}, {"type": "image", "source": source}])
+        else:
+            turn.user("what is this?")
+            turn.reply(message(call="t1", name="look", where=1))
+            turn.tool("t1", [{"type": "image", "source": source}])
+        made = turn.messages("anthropic")
+        assert IMAGE_TOKENS < made.tokens < IMAGE_TOKENS + 200
+        assert made.left_out == 0
+        turn.assistant("a cat")
+    say(session, "later", "yes")
+    assert session.messages("openai").left_out == 0
+
+
+@pytest.mark.parametrize("tokens", [0, -1, 1.5, "many", None, True])
+def test_room_for_tokens_is_a_whole_number(session, tokens):
+    """A limit that is no whole number above 0 is refused, and so is a counter that does not count."""
+    with pytest.raises(InvalidInput, match="tokens is a whole number above 0"):
+        session.messages(tokens=tokens)
+    with pytest.raises(InvalidInput, match="count is a function or the name of a model, not int"):
+        session.messages(count=7)
+
+
+def test_a_system_text_that_is_too_long_is_named(session):
+    """The error says how long the system's text is, and what is allowed."""
+    say(session, "hello", "good day")
+    with pytest.raises(InvalidInput, match="the system's text alone has 2,501 tokens, and 2,000 are allowed in all"):
+        session.messages(system="z" * 10_000, tokens=2_000)
 
 
 def test_a_missing_tokenizer_says_what_to_install(session, monkeypatch):
@@ -264,6 +339,71 @@ def test_there_is_nothing_to_continue_after_a_commit(session):
     say(session, "one", "1")
     with session.turn(resume=True) as turn:
         assert (turn.resumed, turn.items) == (0, [])
+
+
+def test_a_request_with_an_id_is_answered_once(store):
+    """A turn with an id that is committed is not made again: it is done at once, with the items of its answer."""
+    session = store.open("work", agent="main", budget={"steps": 1})
+    with session.turn(id="pay-17", resume=True) as turn:
+        turn.user("pay 17")
+        turn.reply(completion("paid"))
+    position = session.head.position
+    again = store.open("work", agent="main", takeover=True)  # its budget is used up, which an old answer does not need
+    with again.turn(id="pay-17", resume=True) as turn:
+        assert (turn.done, turn.answered, turn.resumed) == (True, True, 0)
+        assert contents(turn.items) == contents(turn.answer) == ["pay 17", "paid"]
+        with pytest.raises(TurnConflict, match="already has its answer"):
+            turn.user("pay 17")
+    assert again.head.position == position + 1  # another process has joined
+    with pytest.raises(BudgetExhausted):
+        again.turn(id="pay-18", resume=True)
+
+
+def test_a_turn_that_was_recorded_whole_has_an_id_too(session):
+    """`record_turn(id=...)` and `turn(id=..., resume=True)` agree on what is answered."""
+    session.record_turn([{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}], id="x")
+    assert contents(session.turn(id="x", resume=True).items) == ["1", "2"]
+
+
+def test_a_turn_with_an_id_continues_only_itself(session):
+    """A turn that was aborted is continued under its id, whatever was said in between; other requests do not continue it."""
+
+    def fail(id: str, *words: str) -> None:
+        turn = session.turn(id=id, resume=True)
+        for word in words:
+            turn.user(word)
+        turn.abort("it failed")
+
+    fail("empty")
+    fail("mine", "one")
+    with session.turn(id="other", resume=True) as turn:
+        assert (turn.items, turn.resumed) == ([], 0)
+        turn.assistant("something else")
+    with session.turn(id="empty", resume=True) as turn:
+        assert (turn.items, turn.resumed, turn.origin) == ([], 0, session.store.find(session.id, "empty").position)
+        turn.assistant("nothing")
+    fail("mine", "two")
+    with session.turn(id="mine", resume=True) as turn:
+        assert contents(turn.items) == ["one", "two"]
+        assert turn.resumed == turn.origin == session.store.find(session.id, "mine").position
+        turn.assistant("three")
+    assert contents(session.turn(id="mine", resume=True).items) == ["one", "two", "three"]
+    assert [turn.items[-1]["content"] for turn in session.transcript()] == ["something else", "nothing", "three"]
+
+
+def test_an_id_cannot_be_taken_from_something_else(store, session):
+    """The id of a turn that was rolled back, of another agent's turn or of another event is refused."""
+    session.decide("left", id="decision")
+    with session.turn(id="gone", resume=True) as turn:
+        turn.assistant("one")
+    with session.turn(base=0, rollback=1) as turn:
+        turn.assistant("two")
+    with pytest.raises(TurnConflict, match="'gone' was committed and then rolled back"):
+        session.turn(id="gone", resume=True)
+    with pytest.raises(IdReused):
+        session.turn(id="decision", resume=True)
+    with store.open("work", agent="other") as other, pytest.raises(TurnConflict, match="a turn of agent 'main'"):
+        other.turn(id="gone", resume=True)
 
 
 def test_the_awaited_loop_is_the_same_loop(store):

@@ -11,7 +11,7 @@ from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, make_item, make_result, plain_item, to_items
 from onrecord.session.budget import usage_of
 from onrecord.session.chapter import told
-from onrecord.session.loop import Loop, unfinished
+from onrecord.session.loop import Earlier, Loop, named, unfinished
 from onrecord.session.reading import recent_items
 from onrecord.views.lanes import ROLLBACK_LIMIT
 from onrecord.views.progress import stuck
@@ -34,7 +34,7 @@ class Turn(Loop):
 
     def __init__(
         self, session: Session, begun: Event | None, base: int, answer: list[Item] | None = None,
-        *, items: Iterable[Item] = (), resumed: int = 0,
+        *, items: Iterable[Item] = (), first: int = 0,
     ) -> None:  # fmt: skip
         self.session = session
         self.base = base
@@ -43,9 +43,10 @@ class Turn(Loop):
         self.aborted: Event | None = None
         self.answer = answer
         """The items of the committed answer, when this request was answered before and only the reply was lost."""
-        self.items: list[Item] = list(items)
-        """What was said in this turn so far."""
-        self.resumed = resumed
+        self.items: list[Item] = list(items if answer is None else answer)
+        """What was said in this turn so far; of a request that was answered before, all that was said."""
+        self._first = first
+        self.resumed = first if begun and self.items else 0
         """Where the turn began that this one continues; 0 if it is a new one."""
         self.uses = 0
         """How many calls of a model are recorded in this turn."""
@@ -192,23 +193,25 @@ def begin(
 def _begin(
     session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None, *, resume: bool
 ) -> Turn:
+    again = named(session, id) if resume and id is not None else None
+    if again is not None and again.committed:
+        return Turn(session, None, _own_lane(session)["last_commit"], again.items)
     end = session._lane_end
     if not end.known or end.open or fingerprint is not None or base not in (None, end.last_commit):
         answer = _check_beginning(session, fingerprint, base, rollback)
         if answer is not None:
             return answer
     base = end.last_commit if base is None else base
+    earlier = again or (unfinished(session) if resume and id is None else Earlier([], 0))
     data: dict[str, Json] = {"base": base, "turn": end.turns + 1}
     if fingerprint:
         data["fingerprint"] = fingerprint
-    items: list[Item] = []
-    if resume:
-        items, first = unfinished(session)
-        data |= {"resumes": first} if items else {}
-    drafts = [session._draft("turn.begun", data, id=id)]
+    items, first = earlier.items, earlier.first
+    data |= {"resumes": first} if first else {}
+    drafts = [session._draft("turn.begun", data, id=None if again else id)]
     drafts += [session._draft("item.added", {"item": item}) for item in items]
     begun = session._append_drafts(*drafts, fenced=True)[0]
-    return Turn(session, begun, base, items=items, resumed=int(data.get("resumes", 0)))
+    return Turn(session, begun, base, items=items, first=first)
 
 
 def _check_beginning(session: Session, fingerprint: str | None, base: int | None, rollback: int) -> Turn | None:
