@@ -35,7 +35,7 @@ def with_unique_ids(messages: Iterable[Any], dialect: str) -> list[Any]:
             else:
                 answering = True
             # In Gemini's format a call may have no id; then its result has none.
-            ids.append(present.get(id_, None if dialect == "gemini" else id_))
+            ids.append(present.get(id_, None if dialect == "gemini" else id_) if id_ else id_)
         made.append(_with_ids(message, dialect, ids))
     return made
 
