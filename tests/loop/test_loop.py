@@ -1,6 +1,7 @@
 """The loop inside a turn: the model sees the open turn, a budget stops the loop, an interrupted turn is continued."""
 
 import asyncio
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -8,36 +9,10 @@ import pytest
 
 import onrecord
 from onrecord import aio
-from onrecord.errors import BudgetExceeded, BudgetExhausted, IdReused, InvalidInput, SessionPaused, TurnConflict
-from onrecord.session.session_store import SessionStore
-from onrecord.stores.memory import MemoryStore
-from onrecord.testing import FakeClock
-from onrecord.views.context import IMAGE_TOKENS
-from tests.loop.replies import completion, message, response
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
-
-
-@pytest.fixture
-def store(clock):
-    with SessionStore(MemoryStore(clock=clock), project="/project", clock=clock) as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store):
-    return store.open("work", agent="main")
-
-
-def say(session: Any, *words: str) -> None:
-    session.record_turn([{"role": "user", "content": words[0]}, {"role": "assistant", "content": words[1]}])
-
-
-def contents(messages: Any) -> list[Any]:
-    return [one["content"] for one in messages]
+from onrecord.agents.pricing import price
+from onrecord.errors import BudgetExceeded, BudgetExhausted, IdReused, SessionPaused, TurnConflict
+from tests.loop.replies import completion
+from tests.loop.talk import contents, look, say
 
 
 def endless(session: Any, *, calls: int = 5_000) -> int:
@@ -50,10 +25,6 @@ def endless(session: Any, *, calls: int = 5_000) -> int:
             turn.reply(completion(call=f"c{made}", name="look", where=made), cost=0.5)
             turn.run_tools(look)
     return made + 1
-
-
-def look(where: int) -> str:
-    return f"nothing at {where}"
 
 
 def test_the_open_turn_is_part_of_the_messages(session):
@@ -112,115 +83,6 @@ def test_a_turn_from_an_earlier_base_does_not_see_what_it_would_discard(session)
         assert contents(turn.messages()) == ["one", "1", "another two"]
 
 
-def test_what_does_not_fit_is_left_out_from_the_oldest_on(session):
-    """Earlier turns go first, then older steps of the open turn; its question stays, and calls keep their results."""
-    say(session, "x" * 4_000, "y" * 4_000)
-    with session.turn() as turn:
-        turn.user("the question")
-        for number in range(10):
-            turn.reply(completion(call=f"c{number}", name="look", where=number))
-            turn.tool(f"c{number}", f"{number}" * 400)
-        made = turn.messages("openai", tokens=1_000)
-        assert made.left_out == 1
-        assert 0 < made.left_out_steps < 10
-        assert made.tokens <= 1_000
-        assert made[0]["content"] == "the question"
-        assert [one["role"] for one in made[1:]] == ["assistant", "tool"] * (10 - made.left_out_steps)
-        assert made[-1]["content"] == "9" * 400
-        with pytest.raises(InvalidInput, match="too small for the open turn"):
-            turn.messages(tokens=2)
-
-
-def test_tokens_are_counted_by_the_caller_or_by_a_model_that_is_known(session):
-    """A function counts; the name of an unknown model, and a tokenizer that is missing, are clear errors."""
-    say(session, "one two three", "four five six")
-    assert session.messages(count=lambda text: len(text.split())).tokens > 3
-    with pytest.raises(InvalidInput, match="tiktoken does not know the model 'no-such-model'"):
-        session.messages(count="no-such-model")
-
-
-def test_a_model_is_counted_with_its_own_vocabulary(session, monkeypatch):
-    """With the name of a model, its vocabulary counts every text, the system's included."""
-    asked = []
-
-    class Words:
-        def encode_ordinary(self, text: str) -> list[str]:
-            return text.split()
-
-    def load(model: str) -> Words:
-        asked.append(model)
-        return Words()
-
-    monkeypatch.setattr("tiktoken.encoding_for_model", load)
-    say(session, "one two three", "four five six")
-    made = session.messages(count="gpt-5")
-    assert asked == ["gpt-5"]
-    assert made.tokens == session.messages(count=lambda text: len(text.split())).tokens > 0
-    assert session.messages(count="gpt-5", system="be very brief").tokens == made.tokens + 3
-
-
-def test_what_is_sent_word_for_word_is_counted(session):
-    """A vendor's own answer counts with all that goes back to the vendor; in another format it does not."""
-    with session.turn() as turn:
-        turn.user("the question")
-        for number in range(10):
-            answer = response(call=f"c{number}", name="look", where=number)
-            answer["output"][0]["encrypted_content"] = "A" * 4_000
-            turn.reply(answer)
-            turn.run_tools(look)
-        made = turn.messages("openai-responses", tokens=5_000)
-        assert 3_000 < made.tokens <= 5_000
-        assert len(str(made.messages)) / 4 <= 5_000
-        assert made.left_out_steps == 6
-        assert turn.messages("anthropic", tokens=5_000).left_out_steps == 0
-        with pytest.raises(InvalidInput, match="1,000 tokens is too small for the last step of the open turn"):
-            turn.messages("openai-responses", tokens=1_000)
-
-
-@pytest.mark.parametrize("inside", ["message", "result"])
-def test_an_image_has_a_constant_number_of_tokens(session, inside):
-    """An image counts as an image, not by its bytes, in a message and in a result; earlier turns still fit beside it."""
-    say(session, "earlier", "yes")
-    source = {"type": "base64", "media_type": "image/png", "data": "A" * 1_000_000}
-    with session.turn() as turn:
-        if inside == "message":
-            turn.user([{"type": "text", "text": "what is this?"}, {"type": "image", "source": source}])
-        else:
-            turn.user("what is this?")
-            turn.reply(message(call="t1", name="look", where=1))
-            turn.tool("t1", [{"type": "image", "source": source}])
-        made = turn.messages("anthropic")
-        assert IMAGE_TOKENS < made.tokens < IMAGE_TOKENS + 200
-        assert made.left_out == 0
-        turn.assistant("a cat")
-    say(session, "later", "yes")
-    assert session.messages("openai").left_out == 0
-
-
-@pytest.mark.parametrize("tokens", [0, -1, 1.5, "many", None, True])
-def test_room_for_tokens_is_a_whole_number(session, tokens):
-    """A limit that is no whole number above 0 is refused, and so is a counter that does not count."""
-    with pytest.raises(InvalidInput, match="tokens is a whole number above 0"):
-        session.messages(tokens=tokens)
-    with pytest.raises(InvalidInput, match="count is a function or the name of a model, not int"):
-        session.messages(count=7)
-
-
-def test_a_system_text_that_is_too_long_is_named(session):
-    """The error says how long the system's text is, and what is allowed."""
-    say(session, "hello", "good day")
-    with pytest.raises(InvalidInput, match="the system's text alone has 2,501 tokens, and 2,000 are allowed in all"):
-        session.messages(system="z" * 10_000, tokens=2_000)
-
-
-def test_a_missing_tokenizer_says_what_to_install(session, monkeypatch):
-    """Without tiktoken the error has the command that installs it."""
-    monkeypatch.setitem(__import__("sys").modules, "tiktoken", None)
-    with pytest.raises(InvalidInput, match="tiktoken, which is not installed") as refused:
-        session.messages(count="gpt-4o")
-    assert 'pip install "onrecord[tokens]"' in refused.value.hint
-
-
 @pytest.mark.parametrize(
     ("limits", "limit", "made", "spent"),
     [({"steps": 3}, "steps", 3, 3), ({"tokens": 300}, "tokens", 3, 360), ({"tokens": 240}, "tokens", 2, 240),
@@ -246,6 +108,7 @@ def test_a_budget_stops_the_loop_inside_a_turn(store, limits, limit, made, spent
     with pytest.raises(BudgetExceeded) as stopped, session.turn() as turn:
         loop(turn)
     assert stopped.value.limit == limit
+    assert f"session.budget.set({limit}=" in stopped.value.hint
     if limit != "repeats":
         assert stopped.value.spent[limit] == spent
         assert session.budget.spent()["calls"] == made
@@ -257,6 +120,69 @@ def test_a_budget_stops_the_loop_inside_a_turn(store, limits, limit, made, spent
     assert session.views.lifecycle.interruption["limit"] == limit
     with pytest.raises((SessionPaused, TurnConflict)):
         session.turn()
+
+
+def test_what_is_advised_works_when_typed(store, clock):
+    """Every error about a budget says what is spent and has the call that raises it, with all limits, so that work goes on."""
+    session = store.open("work", agent="main", budget={"steps": 2, "tokens": 90_000, "repeats": 9})
+    for number in range(3):
+        with pytest.raises(BudgetExceeded) as stopped:
+            endless(session)
+        assert stopped.value.spent["steps"] == 2 ** (number + 1)
+        call = stopped.value.hint.partition(" raises it")[0]
+        eval(call, {"session": session})  # the point of this test
+        assert session.views.spend.budget == {"steps": 4 * 2**number, "tokens": 90_000, "repeats": 9}
+        session.resume()
+    session.budget.set(steps=8, tokens=90_000)
+    with pytest.raises(BudgetExhausted, match="8 of 8 steps") as refused:
+        session.messages()
+    assert refused.value.spent["steps"] == 8
+    with pytest.raises(BudgetExhausted) as refused:
+        session.turn()
+    assert (refused.value.spent["steps"], refused.value.limit) == (8, "steps")
+    assert refused.value.hint.startswith("session.budget.set(steps=16, tokens=90000), then session.resume()")
+
+
+@pytest.mark.parametrize("verb", ["reply", "use", "record_usage", "record_turn"])
+def test_a_limit_of_spend_counts_prices_that_are_known(verb):
+    """With the extra `prices` a call of a model that it knows has a cost, if a limit depends on it; the limit holds."""
+    answer = {**completion(call="c1", name="look", where=1), "model": "gpt-4o"}
+    tokens = {"input_tokens": 100, "output_tokens": 20, "cache_read_tokens": 40, "reasoning_tokens": 5}
+    expected = price("gpt-4o", tokens, int(time.time()) // 86_400)
+    assert expected
+    with onrecord.connect("memory:") as memory:
+        session = memory.open("work", agent="main", budget={"spend": expected * 1.5})
+        other = memory.open("unlimited", agent="main")
+        for one in (session, other):
+            with one.turn() as turn:
+                if verb == "reply":
+                    turn.reply(answer)
+                elif verb == "use":
+                    turn.use(answer)
+                elif verb == "record_usage":
+                    one.budget.record_usage("gpt-4o", **tokens)
+                turn.tool("c1", "nothing")
+            if verb == "record_turn":
+                used: Any = {"model": "gpt-4o", **tokens}
+                for _again in range(2):
+                    one.record_turn([{"role": "user", "content": "x"}], usage=used, id="one")
+        assert session.budget.spent()["cost"] == pytest.approx(expected)
+        assert other.budget.spent()["unknown_cost_calls"] == 1
+        session.budget.record_usage("gpt-4o", **tokens)
+        with pytest.raises(BudgetExhausted, match="spend"):
+            session.budget.check()
+
+
+def test_a_limit_of_spend_warns_if_a_cost_is_unknown(store):
+    """A call without a cost cannot be limited: that is said, once, with what helps."""
+    session = store.open("work", agent="main", budget={"spend": 0.01})
+    with session.turn() as turn:
+        with pytest.warns(UserWarning, match=r"the cost of a call of 'gpt-x' is not known.*pass cost=") as warned:
+            turn.reply(completion("one"))
+        turn.reply(completion("two"))
+        turn.reply(completion("three"), cost=0.001)
+    assert len(warned) == 1
+    assert session.budget.spent()["cost"] == 0.001
 
 
 def test_seconds_stop_the_loop_too(store, clock):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onrecord.errors import BudgetExceeded, InvalidInput, PayloadErased, TurnConflict
 from onrecord.log.codec import open_records
 from onrecord.log.items import to_items
+from onrecord.session.budget import raised
 from onrecord.session.reading import recent_items
 from onrecord.views.progress import stuck
 from onrecord.views.spend import LIMITS, Exhausted
@@ -309,6 +310,7 @@ def check(turn: Loop, *, before_call: bool = False) -> None:
     turn._stop(reason, limit)
     raise BudgetExceeded(
         f"the turn is aborted and session {session.name!r} is paused: {reason}",
+        hint=f"{raised(session, spent, limit)} raises it; then session.resume() and session.turn(resume=True)",
         limit=limit,
         spent=spent,
         name=session.name,
@@ -318,9 +320,9 @@ def check(turn: Loop, *, before_call: bool = False) -> None:
 def _used(turn: Loop, now: int) -> dict[str, float]:
     """What is used of each limit: of the steps, those whose model call was made."""
     spend = turn.session.views.spend
-    used: dict[str, float] = {**spend.used(now)}
+    used = spend.spent(now)
     used["steps"] += max(turn.uses, turn.spoken) - max(1, turn.uses)
-    return {limit: amount + spend.sliced.get(limit, 0) for limit, amount in used.items()}
+    return used
 
 
 def _exceeded(turn: Loop, now: int, *, before_call: bool) -> Exhausted | None:

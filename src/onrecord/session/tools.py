@@ -97,7 +97,7 @@ class AnyTool(Generic[P, R]):
 
 def is_awaited(fn: Callable[..., Any]) -> bool:
     """Whether a function, or an object that is called like one, has to be awaited."""
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004  # its `__call__` itself
 
 
 def _is_timeout(value: object) -> bool:

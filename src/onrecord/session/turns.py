@@ -6,12 +6,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Self
 
 from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, PayloadErased, TurnConflict
-from onrecord.log.codec import encode_payload
+from onrecord.log.codec import encode_payload, open_record
 from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, make_item, make_result, plain_item, to_items
-from onrecord.session.budget import usage_of
+from onrecord.session.budget import raised, usage_of
 from onrecord.session.chapter import told
 from onrecord.session.loop import Earlier, Loop, named, unfinished
+from onrecord.session.pricing import with_cost
 from onrecord.session.reading import recent_items
 from onrecord.views.lanes import ROLLBACK_LIMIT
 from onrecord.views.progress import stuck
@@ -140,7 +141,7 @@ class Turn(Loop):
     def _usage_draft(
         self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None, **parts: int
     ) -> Draft:
-        used = usage_of(model, input_tokens, output_tokens, cost, **parts)
+        used = with_cost(self.session, usage_of(model, input_tokens, output_tokens, cost, **parts))
         further = {"steps": 1} if self.uses else {}  # the turn itself counts as the first one
         return self.session._draft("usage.recorded", {**used, **further})
 
@@ -273,8 +274,17 @@ def _append_whole(
         drafts.append(session._draft("turn.committed", {}, id=_part(id, "committed")))
     count = len(drafts)
     if usage is not None:
-        drafts.append(session._draft("usage.recorded", usage_of(**usage), id=_part(id, "usage")))
+        drafts.append(session._draft("usage.recorded", _usage_of(session, usage, id), id=_part(id, "usage")))
     return session._append_drafts(*drafts, fenced=True)[count - 1]
+
+
+def _usage_of(session: Session, usage: ModelUsage, id: str | None) -> ModelUsage:
+    """What a whole turn used. A retry has the cost on record: the price may be another one by now."""
+    used, key = usage_of(**usage), _part(id, "usage")
+    known = session.store.find(session.id, key) if key and used["cost"] is None else None
+    if known is None:
+        return with_cost(session, used)
+    return {**used, "cost": (open_record(known).data or {}).get("cost")}
 
 
 def _make_ready(session: Session) -> None:
@@ -377,7 +387,8 @@ def _check_budget(session: Session) -> None:
         )
     raise BudgetExhausted(
         f"session {session.name!r} is paused: {reason}",
-        hint="raise it with session.budget.set(...), then session.resume(); or close the session",
+        hint=f"{raised(session, whole.spend.spent(now), limit)}, then session.resume(); or close the session",
         limit=limit,
+        spent=whole.spend.spent(now),
         name=session.name,
     )
