@@ -178,7 +178,7 @@ def ids_of(messages: list[Any]) -> list[tuple[str, Any, Any]]:
 @pytest.mark.parametrize("format", ["neutral", *FORMATS])
 @pytest.mark.parametrize("spoken", FORMATS)
 def test_ids_of_calls_are_unique(session, spoken, format):
-    """A model that numbers its calls anew in each answer, or not at all: no id repeats, and each result has its call's.
+    """A model that numbers its calls from 1 in each answer, or not at all: no id repeats, and each result has its call's.
 
     Results that were recorded in another order than the calls belong to the right ones, too.
     """

@@ -123,7 +123,7 @@ def test_a_budget_stops_the_loop_inside_a_turn(store, limits, limit, made, spent
 
 
 def test_what_is_advised_works_when_typed(store, clock):
-    """Every error about a budget says what is spent and has the call that raises it, with all limits, so that work goes on."""
+    """Every error about a budget says what is spent and has the call that raises it, with all limits, so that work continues."""
     session = store.open("work", agent="main", budget={"steps": 2, "tokens": 90_000, "repeats": 9})
     for number in range(3):
         with pytest.raises(BudgetExceeded) as stopped:

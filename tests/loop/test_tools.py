@@ -260,6 +260,34 @@ def test_an_object_with_an_awaited_call_is_a_tool_of_aio(store):
     asyncio.run(main())
 
 
+def test_a_cancelled_turn_says_so(store):
+    """A turn whose task is cancelled is aborted as cancelled; what the call in progress returned is no part of that."""
+
+    async def main() -> None:
+        session = await aio.over(store).open("awaited", agent="main")
+        begun = asyncio.Event()
+
+        async def pay(invoice: int) -> str:
+            begun.set()
+            await asyncio.sleep(0.05)
+            return "paid"
+
+        async def loop() -> None:
+            async with session.turn() as turn:
+                await turn.reply(completion(call="c1", invoice=17))
+                await turn.run_tools(pay)
+
+        task = asyncio.ensure_future(loop())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    (aborted,) = store.get("awaited").transcript("main").provisional
+    assert aborted.reason == "cancelled"
+
+
 def test_a_default_value_is_an_argument(session):
     """A call with a default value and one that spells it out are the same call; another value is another call."""
     ran = []

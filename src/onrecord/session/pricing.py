@@ -1,7 +1,7 @@
 """The cost of a model call that its caller did not state, where a budget limits what is spent.
 
 The list of prices is not ours and belongs to a layer above: `connection` gives every store its prices, as it gives it
-the user's rules for secrets. A cost that no list knows stays unknown, and the caller is told once.
+the user's rules for secrets. A cost that no list knows stays unknown, and the caller reads a warning, once.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ def _gemini(items: list[Item]) -> list[dict[str, Any]]:
 
 
 def _in_order_of_calls(items: list[Item]) -> list[Item]:
-    """Results in the order of their calls: those of calls without ids are told apart by nothing else."""
+    """Results in the order of their calls: for calls without ids, only the order says which result is whose."""
     ordered: list[tuple[int, int, Item]] = []
     group, places = 0, dict[str, int]()
     for item in items:
