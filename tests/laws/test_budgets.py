@@ -8,7 +8,6 @@ from onrecord.errors import BudgetExhausted, InvalidInput, SessionPaused
 from onrecord.views.spend import LIMITS
 from tests.laws.play import Play, quiet_steps
 
-pytestmark = pytest.mark.filterwarnings("ignore:session 'play' has a limit of spend, but the cost")
 MEASURED = ("steps", "tokens", "seconds", "spend")
 budgets = st.dictionaries(st.sampled_from(MEASURED), st.integers(1, 60), min_size=1)
 uses = st.lists(

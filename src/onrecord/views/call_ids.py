@@ -1,7 +1,7 @@
 """Ids of tool calls: unique within the messages that are sent, as vendors require.
 
-Gemini's calls may have no id, and some engines number their calls from 1 in every answer, so ids repeat on record. A call
-whose id was used before gets another one here, and so does its result.
+Gemini's calls may have no id, and some engines number their calls from 1 in every answer, so ids repeat on record. A
+call whose id was used before gets another one here, and so does its result.
 """
 
 from __future__ import annotations
