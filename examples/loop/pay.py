@@ -55,8 +55,8 @@ def pay(invoice: int) -> str:
     return f"invoice {invoice} paid"
 
 
-with session.turn(resume=True) as turn:
-    if not turn.resumed:
+with session.turn(id="invoice-17", resume=True) as turn:
+    if not turn.items:
         turn.user("Pay invoice 17.")
     while not turn.done:
         if turn.calls:

@@ -66,10 +66,11 @@ def connect_tenant(tenant: str, url: str, *, project: str | None = None) -> Sess
 
 
 def _sessions(store: Store, project: str | None) -> SessionStore:
+    from onrecord.agents.price_list import with_prices
     from onrecord.session.session_store import SessionStore
 
     here = project_here() if project is None else project_named(project) if os.path.isabs(project) else Project(project)
-    return SessionStore(store, project=here.key, also=here.also, place=here.root)
+    return SessionStore(with_prices(store), project=here.key, also=here.also, place=here.root)
 
 
 def project_here() -> Project:
@@ -417,8 +418,7 @@ def load_profile(name: str) -> Profile:
     is_path = os.sep in name or name.endswith(".toml")
     path = os.path.expanduser(name) if is_path else profile_files().get(name)
     if path is None:
-        known = ", ".join(profile_files())
-        raise NotFound(f"there is no profile {name!r:.80}", hint=f"use {known}, or the path of a TOML file")
+        raise NotFound(f"there is no profile {name!r:.80}", hint=f"use {', '.join(profile_files())}, or a file's path")
     import tomllib
 
     from onrecord.machine.files import refuse_special

@@ -277,6 +277,7 @@ class BudgetExhausted(OnrecordError):
     code = "budget_exhausted"
     hint = "raise it with session.budget.set(...), or close the session"
     limit: str
+    spent: dict[str, float]
 
 
 class BudgetExceeded(BudgetExhausted):
@@ -284,7 +285,6 @@ class BudgetExceeded(BudgetExhausted):
 
     code = "budget_exceeded"
     hint = "session.budget.set(...) raises it; then session.resume(), and session.turn(resume=True) continues the turn"
-    spent: dict[str, float]
 
 
 class CompactionFailed(OnrecordError):

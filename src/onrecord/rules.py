@@ -17,11 +17,11 @@ from onrecord.views.render import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from onrecord.views.present import Present
     from onrecord.views.spend import Exhausted, Spend
-    from onrecord.views.values import Anchor, Attempt, Json, Process, Worktree
+    from onrecord.views.values import Anchor, Attempt, Budget, Json, Process, Worktree
 
     Gone = Callable[[Process], bool]
 
@@ -344,16 +344,15 @@ def raising(name: str, spend: Spend, now: int) -> str:
 
     `open --budget` replaces the whole budget, so the other limits are named too.
     """
-    limits = " ".join(f"--budget {limit}={amount}" for limit, amount in enough(spend, now).items())
+    limits = " ".join(f"--budget {limit}={amount}" for limit, amount in enough(spend.budget, spend.spent(now)).items())
     return f"onrecord open {quote(name)} {limits}"
 
 
-def enough(spend: Spend, now: int) -> dict[str, str]:
-    """The budget in which a limit that is used up has as much again."""
-    left, used = spend.remaining(now), spend.used(now)
+def enough(budget: Budget, used: Mapping[str, float], stopped: str = "") -> dict[str, str]:
+    """The budget in which a limit that is used up, or that stopped the work, has as much again."""
     wanted = {
-        limit: used[limit] + spend.sliced.get(limit, 0) + allowed if left.get(limit, 1) <= 0 else allowed
-        for limit, allowed in spend.budget.items()
+        limit: used.get(limit, allowed) + allowed if used.get(limit, 0) >= allowed or limit == stopped else allowed
+        for limit, allowed in budget.items()
     }
     return {limit: _amount(amount) for limit, amount in wanted.items()}
 

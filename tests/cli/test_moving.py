@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+import onrecord
 from tests.cli.conftest import Command
 
 pytestmark = pytest.mark.every_store
@@ -122,17 +123,30 @@ def test_a_file_is_never_replaced_unasked(working):
     assert [path.name for path in working.place.iterdir() if "part" in path.name] == []
 
 
+def test_exported_messages_of_gemini_have_bytes_as_text(working):
+    """Signatures and images are bytes for Gemini's SDK; exported they are base64 text, as its API takes them."""
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAEC"}}
+    signed = {"role": "model", "parts": [{"text": "seen", "thought_signature": "_-7-"}]}
+    with onrecord.connect(working.url) as records:
+        session = records.create("gemini")
+        session.record_turn([{"role": "user", "content": [image]}, signed])
+    made = json.loads(working.ok("export", session.id, "--format", "messages", "--dialect", "gemini"))
+    assert made[0]["parts"] == [{"inline_data": {"mime_type": "image/png", "data": "AAEC"}}]
+    assert made[1]["parts"][0]["thought_signature"] == "/+7+"
+
+
 def test_export_speaks_other_formats(working):
     """The format jsonl has the events, messages the transcript in a partner's dialect, markdown a readable text."""
     events = [json.loads(line) for line in working.ok("export", "--format", "jsonl").splitlines()]
     assert events == working.data("log", kind="log")["events"]
     roles = {}
-    for dialect in ("neutral", "openai", "anthropic"):
+    for dialect in ("neutral", "openai", "openai-responses", "anthropic", "gemini"):
         messages = json.loads(working.ok("export", "--format", "messages", "--dialect", dialect))
-        roles[dialect] = [message["role"] for message in messages]
+        roles[dialect] = [message.get("role") or message["type"] for message in messages]
     assert roles == {
         "neutral": ["user", "assistant", "tool"], "openai": ["user", "assistant", "tool"],
-        "anthropic": ["user", "assistant", "user"],
+        "anthropic": ["user", "assistant", "user"], "gemini": ["user", "model", "user"],
+        "openai-responses": ["user", "assistant", "function_call", "function_call_output"],
     }  # fmt: skip
     text = working.ok("export", "--format", "markdown")
     assert "## Transcript" in text

@@ -1,15 +1,16 @@
 """What is sent to a model is what its vendor's SDK accepts, whichever vendor said the words before."""
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from types import GenericAlias
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 import onrecord
-from onrecord.errors import InvalidInput
+from onrecord.errors import BudgetExceeded, InvalidInput
 from tests.loop.replies import MAKERS
 
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini")
@@ -146,6 +147,155 @@ def test_objects_of_an_sdk_are_taken_as_they_are(session):
     assert [item["content"] if isinstance(item["content"], str) else item["content"][-1]["text"] for item in turn.items] == [
         "hello", "one", "two", "three", "four",
     ]  # fmt: skip
+
+
+def ids_of(messages: list[Any]) -> list[tuple[str, Any, Any]]:
+    """The calls and results of messages in any format, in their order: which it is, its id, and a number in it."""
+    found: list[tuple[str, Any, Any]] = []
+    for one in messages:
+        parts = one.get("parts") or (one["content"] if isinstance(one.get("content"), list) else [])
+        found += [
+            ("call", call["id"], call.get("arguments", call.get("function"))) for call in one.get("tool_calls") or ()
+        ]
+        if one.get("role") == "tool":
+            found.append(("result", one.get("tool_call_id", one.get("call")), one["content"]))
+        if "call_id" in one:
+            found.append(
+                ("result" if "output" in one else "call", one["call_id"], one.get("output", one.get("arguments")))
+            )
+        for part in parts:
+            if part.get("type") in ("tool_use", "tool_result"):
+                is_call = part["type"] == "tool_use"
+                found.append(("call", part["id"], part["input"]) if is_call else
+                             ("result", part["tool_use_id"], part["content"]))  # fmt: skip
+            elif call := part.get("function_call"):
+                found.append(("call", call.get("id"), call["args"]))
+            elif result := part.get("function_response"):
+                found.append(("result", result.get("id"), result["response"]))
+    return [(kind, id_, re.findall(r"\d+", str(what))) for kind, id_, what in found]
+
+
+@pytest.mark.parametrize("format", ["neutral", *FORMATS])
+@pytest.mark.parametrize("spoken", FORMATS)
+def test_ids_of_calls_are_unique(session, spoken, format):
+    """A model that numbers its calls from 1 in each answer, or not at all: no id repeats, and each result has its call's.
+
+    Results that were recorded in another order than the calls belong to the right ones, too.
+    """
+    make = MAKERS[spoken]
+    with session.turn() as turn:
+        turn.user("pay")
+        for step in range(3):
+            one, two = make(call="c:1", invoice=10 + step), make(call="c:2", invoice=20 + step)
+            turn.reply(both(spoken, one, two))
+            first, second = turn.calls
+            turn.tool(second["id"], f"paid {20 + step}")
+            turn.tool(first["id"], f"paid {10 + step}")
+        made = turn.messages(format).messages
+    found = ids_of(made)
+    calls, results = ([one[1:] for one in found if one[0] == kind] for kind in ("call", "result"))
+    assert sorted(number for _id, (number,) in calls) == ["10", "11", "12", "20", "21", "22"]
+    ids = [id_ for id_, _numbers in calls]
+    if spoken == format == "gemini":
+        assert ids == [None] * 6
+        assert calls == results  # they belong together by their order
+    else:
+        assert len(set(ids)) == 6
+        assert dict(results) == dict(calls)
+        assert format != "anthropic" or all(re.fullmatch("[a-zA-Z0-9_-]+", id_) for id_ in ids)
+    if format != "neutral":
+        walked(adapter(format).validate_python(made))
+    assert session.messages(format)[: len(made)] == made
+
+
+def both(spoken: str, one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
+    """One answer with the calls of two."""
+
+    def parts(answer: dict[str, Any]) -> list[Any]:
+        if spoken == "openai":
+            return list(answer["choices"][0]["message"]["tool_calls"])
+        if spoken == "gemini":
+            return list(answer["candidates"][0]["content"]["parts"])
+        return list(answer["output" if spoken == "openai-responses" else "content"])
+
+    more = parts(two)[-1:]
+    if spoken == "openai":
+        one["choices"][0]["message"]["tool_calls"] += more
+    elif spoken == "gemini":
+        one["candidates"][0]["content"]["parts"] += more
+    else:
+        one["output" if spoken == "openai-responses" else "content"] += more
+    return one
+
+
+def test_a_loop_without_ids_is_seen_to_repeat():
+    """A model without ids that makes the same call over and over is stopped by the limit of repeats, like any other."""
+    with onrecord.connect("memory:") as store:
+        session = store.open("work", agent="main", budget={"repeats": 3})
+        turn = session.turn()
+        for _step in range(3):
+            turn.messages("gemini")
+            turn.reply(MAKERS["gemini"](call="x", invoice=17))
+            turn.run_tools(pay)
+        with pytest.raises(BudgetExceeded, match="pay made 3 times in a row"):
+            turn.messages("gemini")
+
+
+STRICT = {"name": "pay", "strict": True, "parameters": {"type": "object", "properties": {"invoice": {"type": "integer"}},
+                                                        "required": ["invoice"], "additionalProperties": False}}  # fmt: skip
+
+
+class Paid(BaseModel):
+    """What a model answers if its answer has a schema."""
+
+    invoice: int
+
+
+def parsed_completion(answer: dict[str, Any]) -> Any:
+    from openai.lib._parsing._completions import parse_chat_completion
+    from openai.types.chat import ChatCompletion
+
+    tools: Any = [{"type": "function", "function": STRICT}]
+    return parse_chat_completion(
+        response_format=Paid, input_tools=tools, chat_completion=ChatCompletion.model_validate(answer)
+    )
+
+
+def parsed_response(answer: dict[str, Any]) -> Any:
+    from openai.lib._parsing._responses import parse_response
+    from openai.types.responses import Response
+
+    tools: Any = [{"type": "function", **STRICT}]
+    more = {"created_at": 1, "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "usage": None}
+    return parse_response(text_format=Paid, input_tools=tools, response=Response.model_validate(answer | more))
+
+
+@pytest.mark.parametrize(
+    ("format", "parse"),
+    [("openai", parsed_completion), ("openai-responses", parsed_response)],
+)
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_what_an_sdk_parsed_is_not_sent_back(session, format, parse, as_dict):
+    """The stream and parse helpers of OpenAI's SDK add what they parsed, which its APIs refuse: it is not sent back."""
+    make = MAKERS[format]
+    with session.turn() as turn:
+        turn.user("pay")
+        for answer in (make(call="c1", invoice=17), make('{"invoice": 17}')):
+            parsed = parse(answer)
+            assert "parsed" in str(parsed.model_dump(warnings=False))
+            turn.reply(parsed.model_dump(mode="json", warnings=False) if as_dict else parsed)
+            if turn.calls:
+                turn.run_tools(pay)
+        made = turn.messages(format).messages
+    assert "parsed" not in str(made)
+    assert "'arguments'" in str(made)
+
+
+def test_a_parsed_message_can_be_added(session):
+    """A message of a parsed completion that is added by itself goes back without what was parsed, too."""
+    with session.turn() as turn:
+        turn.add(parsed_completion(MAKERS["openai"](call="c1", invoice=17)).choices[0].message, format="openai")
+        assert "parsed" not in str(turn.messages("openai"))
 
 
 @pytest.mark.parametrize("wrong", ["text", None, {}, {"choices": []}, {"role": "user", "content": []}, 7])

@@ -1,6 +1,7 @@
 """The loop inside a turn: the model sees the open turn, a budget stops the loop, an interrupted turn is continued."""
 
 import asyncio
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -8,35 +9,10 @@ import pytest
 
 import onrecord
 from onrecord import aio
-from onrecord.errors import BudgetExceeded, BudgetExhausted, InvalidInput, SessionPaused, TurnConflict
-from onrecord.session.session_store import SessionStore
-from onrecord.stores.memory import MemoryStore
-from onrecord.testing import FakeClock
+from onrecord.agents.pricing import price
+from onrecord.errors import BudgetExceeded, BudgetExhausted, IdReused, InvalidInput, SessionPaused, TurnConflict
 from tests.loop.replies import completion
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
-
-
-@pytest.fixture
-def store(clock):
-    with SessionStore(MemoryStore(clock=clock), project="/project", clock=clock) as opened:
-        yield opened
-
-
-@pytest.fixture
-def session(store):
-    return store.open("work", agent="main")
-
-
-def say(session: Any, *words: str) -> None:
-    session.record_turn([{"role": "user", "content": words[0]}, {"role": "assistant", "content": words[1]}])
-
-
-def contents(messages: Any) -> list[Any]:
-    return [one["content"] for one in messages]
+from tests.loop.talk import contents, look, say
 
 
 def endless(session: Any, *, calls: int = 5_000) -> int:
@@ -49,10 +25,6 @@ def endless(session: Any, *, calls: int = 5_000) -> int:
             turn.reply(completion(call=f"c{made}", name="look", where=made), cost=0.5)
             turn.run_tools(look)
     return made + 1
-
-
-def look(where: int) -> str:
-    return f"nothing at {where}"
 
 
 def test_the_open_turn_is_part_of_the_messages(session):
@@ -129,41 +101,6 @@ def test_a_turn_from_an_earlier_base_does_not_see_what_it_would_discard(session)
         assert contents(turn.messages()) == ["one", "1", "another two"]
 
 
-def test_what_does_not_fit_is_left_out_from_the_oldest_on(session):
-    """Earlier turns go first, then older steps of the open turn; its question stays, and calls keep their results."""
-    say(session, "x" * 4_000, "y" * 4_000)
-    with session.turn() as turn:
-        turn.user("the question")
-        for number in range(10):
-            turn.reply(completion(call=f"c{number}", name="look", where=number))
-            turn.tool(f"c{number}", f"{number}" * 400)
-        made = turn.messages("openai", tokens=1_000)
-        assert made.left_out == 1
-        assert 0 < made.left_out_steps < 10
-        assert made.tokens <= 1_000
-        assert made[0]["content"] == "the question"
-        assert [one["role"] for one in made[1:]] == ["assistant", "tool"] * (10 - made.left_out_steps)
-        assert made[-1]["content"] == "9" * 400
-        with pytest.raises(InvalidInput, match="too small for the open turn"):
-            turn.messages(tokens=2)
-
-
-def test_tokens_are_counted_by_the_caller_or_by_a_model_that_is_known(session):
-    """A function counts; the name of an unknown model, and a tokenizer that is missing, are clear errors."""
-    say(session, "one two three", "four five six")
-    assert session.messages(count=lambda text: len(text.split())).tokens > 3
-    with pytest.raises(InvalidInput, match="tiktoken does not know the model 'no-such-model'"):
-        session.messages(count="no-such-model")
-
-
-def test_a_missing_tokenizer_says_what_to_install(session, monkeypatch):
-    """Without tiktoken the error has the command that installs it."""
-    monkeypatch.setitem(__import__("sys").modules, "tiktoken", None)
-    with pytest.raises(InvalidInput, match="tiktoken, which is not installed") as refused:
-        session.messages(count="gpt-4o")
-    assert 'pip install "onrecord[tokens]"' in refused.value.hint
-
-
 @pytest.mark.parametrize(
     ("limits", "limit", "made", "spent"),
     [({"steps": 3}, "steps", 3, 3), ({"tokens": 300}, "tokens", 3, 360), ({"tokens": 240}, "tokens", 2, 240),
@@ -189,6 +126,7 @@ def test_a_budget_stops_the_loop_inside_a_turn(store, limits, limit, made, spent
     with pytest.raises(BudgetExceeded) as stopped, session.turn() as turn:
         loop(turn)
     assert stopped.value.limit == limit
+    assert f"session.budget.set({limit}=" in stopped.value.hint
     if limit != "repeats":
         assert stopped.value.spent[limit] == spent
         assert session.budget.spent()["calls"] == made
@@ -200,6 +138,69 @@ def test_a_budget_stops_the_loop_inside_a_turn(store, limits, limit, made, spent
     assert session.views.lifecycle.interruption["limit"] == limit
     with pytest.raises((SessionPaused, TurnConflict)):
         session.turn()
+
+
+def test_what_is_advised_works_when_typed(store, clock):
+    """Every error about a budget says what is spent and has the call that raises it, with all limits, so that work continues."""
+    session = store.open("work", agent="main", budget={"steps": 2, "tokens": 90_000, "repeats": 9})
+    for number in range(3):
+        with pytest.raises(BudgetExceeded) as stopped:
+            endless(session)
+        assert stopped.value.spent["steps"] == 2 ** (number + 1)
+        call = stopped.value.hint.partition(" raises it")[0]
+        eval(call, {"session": session})  # the point of this test
+        assert session.views.spend.budget == {"steps": 4 * 2**number, "tokens": 90_000, "repeats": 9}
+        session.resume()
+    session.budget.set(steps=8, tokens=90_000)
+    with pytest.raises(BudgetExhausted, match="8 of 8 steps") as refused:
+        session.messages()
+    assert refused.value.spent["steps"] == 8
+    with pytest.raises(BudgetExhausted) as refused:
+        session.turn()
+    assert (refused.value.spent["steps"], refused.value.limit) == (8, "steps")
+    assert refused.value.hint.startswith("session.budget.set(steps=16, tokens=90000), then session.resume()")
+
+
+@pytest.mark.parametrize("verb", ["reply", "use", "record_usage", "record_turn"])
+def test_a_limit_of_spend_counts_prices_that_are_known(verb):
+    """With the extra `prices` a call of a model that it knows has a cost, if a limit depends on it; the limit holds."""
+    answer = {**completion(call="c1", name="look", where=1), "model": "gpt-4o"}
+    tokens = {"input_tokens": 100, "output_tokens": 20, "cache_read_tokens": 40, "reasoning_tokens": 5}
+    expected = price("gpt-4o", tokens, int(time.time()) // 86_400)
+    assert expected
+    with onrecord.connect("memory:") as memory:
+        session = memory.open("work", agent="main", budget={"spend": expected * 1.5})
+        other = memory.open("unlimited", agent="main")
+        for one in (session, other):
+            with one.turn() as turn:
+                if verb == "reply":
+                    turn.reply(answer)
+                elif verb == "use":
+                    turn.use(answer)
+                elif verb == "record_usage":
+                    one.budget.record_usage("gpt-4o", **tokens)
+                turn.tool("c1", "nothing")
+            if verb == "record_turn":
+                used: Any = {"model": "gpt-4o", **tokens}
+                for _again in range(2):
+                    one.record_turn([{"role": "user", "content": "x"}], usage=used, id="one")
+        assert session.budget.spent()["cost"] == pytest.approx(expected)
+        assert other.budget.spent()["unknown_cost_calls"] == 1
+        session.budget.record_usage("gpt-4o", **tokens)
+        with pytest.raises(BudgetExhausted, match="spend"):
+            session.budget.check()
+
+
+def test_a_limit_of_spend_warns_if_a_cost_is_unknown(store):
+    """A call without a cost cannot be limited: that is said, once, with what helps."""
+    session = store.open("work", agent="main", budget={"spend": 0.01})
+    with session.turn() as turn:
+        with pytest.warns(UserWarning, match=r"the cost of a call of 'gpt-x' is not known.*pass cost=") as warned:
+            turn.reply(completion("one"))
+        turn.reply(completion("two"))
+        turn.reply(completion("three"), cost=0.001)
+    assert len(warned) == 1
+    assert session.budget.spent()["cost"] == 0.001
 
 
 def test_seconds_stop_the_loop_too(store, clock):
@@ -282,6 +283,71 @@ def test_there_is_nothing_to_continue_after_a_commit(session):
     say(session, "one", "1")
     with session.turn(resume=True) as turn:
         assert (turn.resumed, turn.items) == (0, [])
+
+
+def test_a_request_with_an_id_is_answered_once(store):
+    """A turn with an id that is committed is not made again: it is done at once, with the items of its answer."""
+    session = store.open("work", agent="main", budget={"steps": 1})
+    with session.turn(id="pay-17", resume=True) as turn:
+        turn.user("pay 17")
+        turn.reply(completion("paid"))
+    position = session.head.position
+    again = store.open("work", agent="main", takeover=True)  # its budget is used up, which an old answer does not need
+    with again.turn(id="pay-17", resume=True) as turn:
+        assert (turn.done, turn.answered, turn.resumed) == (True, True, 0)
+        assert contents(turn.items) == contents(turn.answer) == ["pay 17", "paid"]
+        with pytest.raises(TurnConflict, match="already has its answer"):
+            turn.user("pay 17")
+    assert again.head.position == position + 1  # another process has joined
+    with pytest.raises(BudgetExhausted):
+        again.turn(id="pay-18", resume=True)
+
+
+def test_a_turn_that_was_recorded_whole_has_an_id_too(session):
+    """`record_turn(id=...)` and `turn(id=..., resume=True)` agree on what is answered."""
+    session.record_turn([{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}], id="x")
+    assert contents(session.turn(id="x", resume=True).items) == ["1", "2"]
+
+
+def test_a_turn_with_an_id_continues_only_itself(session):
+    """A turn that was aborted is continued under its id, whatever was said in between; other requests do not continue it."""
+
+    def fail(id: str, *words: str) -> None:
+        turn = session.turn(id=id, resume=True)
+        for word in words:
+            turn.user(word)
+        turn.abort("it failed")
+
+    fail("empty")
+    fail("mine", "one")
+    with session.turn(id="other", resume=True) as turn:
+        assert (turn.items, turn.resumed) == ([], 0)
+        turn.assistant("something else")
+    with session.turn(id="empty", resume=True) as turn:
+        assert (turn.items, turn.resumed, turn.origin) == ([], 0, session.store.find(session.id, "empty").position)
+        turn.assistant("nothing")
+    fail("mine", "two")
+    with session.turn(id="mine", resume=True) as turn:
+        assert contents(turn.items) == ["one", "two"]
+        assert turn.resumed == turn.origin == session.store.find(session.id, "mine").position
+        turn.assistant("three")
+    assert contents(session.turn(id="mine", resume=True).items) == ["one", "two", "three"]
+    assert [turn.items[-1]["content"] for turn in session.transcript()] == ["something else", "nothing", "three"]
+
+
+def test_an_id_cannot_be_taken_from_something_else(store, session):
+    """The id of a turn that was rolled back, of another agent's turn or of another event is refused."""
+    session.decide("left", id="decision")
+    with session.turn(id="gone", resume=True) as turn:
+        turn.assistant("one")
+    with session.turn(base=0, rollback=1) as turn:
+        turn.assistant("two")
+    with pytest.raises(TurnConflict, match="'gone' was committed and then rolled back"):
+        session.turn(id="gone", resume=True)
+    with pytest.raises(IdReused):
+        session.turn(id="decision", resume=True)
+    with store.open("work", agent="other") as other, pytest.raises(TurnConflict, match="a turn of agent 'main'"):
+        other.turn(id="gone", resume=True)
 
 
 def test_the_awaited_loop_is_the_same_loop(store):

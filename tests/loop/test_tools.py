@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import onrecord
 from onrecord import aio
 from onrecord.errors import EffectUnknown, InvalidInput, LeaseLost, ToolTimedOut
+from onrecord.log.codec import encode_payload
 from onrecord.log.items import text_of
 from onrecord.views.values import ToolCall
 from tests.loop.replies import completion, generated
@@ -212,11 +215,149 @@ def test_an_interrupted_call_of_ones_own_is_unknown(session):
         pay(17)
 
 
-@pytest.mark.parametrize(("fn", "options"), [(17, {}), (print, {"timeout": 0}), (print, {"timeout": -1})])
+@pytest.mark.parametrize(
+    ("fn", "options"),
+    [(17, {}), (print, {"name": 7}), *((print, {"timeout": wrong}) for wrong in (0, -1, "a", True, float("nan"), 1e9))],
+)
 def test_what_is_no_tool_is_refused(session, fn, options):
-    """A tool is a function, and a timeout is a time."""
+    """A tool is a function, its name is text, and a timeout is a time."""
     with pytest.raises(InvalidInput):
         session.tool(fn, **options)
+
+
+async def pay_later(invoice: int) -> str:
+    return f"paid {invoice}"
+
+
+class Payer:
+    async def __call__(self, invoice: int) -> str:
+        return f"paid {invoice}"
+
+
+def test_a_session_that_awaits_nothing_takes_no_coroutine_function(store, session):
+    """A coroutine function is refused with a hint, as a tool, among the tools of a loop and as a tool of `aio`."""
+    awaited = aio.AsyncSession(session).tool(pay_later)
+    with session.turn() as turn:
+        turn.reply(completion(call="c1", name="pay_later", invoice=17))
+        for fn in (pay_later, partial(pay_later), Payer()):
+            with pytest.raises(InvalidInput, match="is a coroutine function") as refused:
+                session.tool(fn)
+            assert "onrecord.aio" in refused.value.hint
+        for tool in (pay_later, awaited):
+            with pytest.raises(InvalidInput, match="pay_later is a coroutine function"):
+                turn.run_tools(tool)
+        assert [call["id"] for call in turn.calls] == ["c1"]
+    assert not session.views.effects.unfinished
+
+
+def test_an_object_with_an_awaited_call_is_a_tool_of_aio(store):
+    """Where tools are awaited, so is an object that is called like a coroutine function."""
+
+    async def main() -> None:
+        session = await aio.over(store).open("awaited", agent="main")
+        assert await session.tool(Payer(), name="pay")(17) == "paid 17"
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_turn_says_so(store):
+    """A turn whose task is cancelled is aborted as cancelled; what the call in progress returned is no part of that."""
+
+    async def main() -> None:
+        session = await aio.over(store).open("awaited", agent="main")
+        begun = asyncio.Event()
+
+        async def pay(invoice: int) -> str:
+            begun.set()
+            await asyncio.sleep(0.05)
+            return "paid"
+
+        async def loop() -> None:
+            async with session.turn() as turn:
+                await turn.reply(completion(call="c1", invoice=17))
+                await turn.run_tools(pay)
+
+        task = asyncio.ensure_future(loop())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    (aborted,) = store.get("awaited").transcript("main").provisional
+    assert aborted.reason == "cancelled"
+
+
+def test_a_default_value_is_an_argument(session):
+    """A call with a default value and one that spells it out are the same call; another value is another call."""
+    ran = []
+    clock = object()
+
+    @session.tool
+    def pay(invoice: int, currency: str = "EUR", *, urgent: bool = False, clock: object = clock) -> int:
+        ran.append((invoice, currency))
+        return len(ran)
+
+    assert pay(17) == pay(17, "EUR") == pay(17, urgent=False) == pay(17, "EUR", urgent=False) == 1
+    assert pay(17, "CHF") == pay(17, "CHF", urgent=False) == 2
+    assert pay(17, urgent=True) == 3
+
+
+@pytest.mark.parametrize("recorded", [{"invoice": 17}, {"invoice": 17, "currency": "EUR"}])
+def test_a_call_on_an_older_record_is_not_run_again(store, session, recorded):
+    """Older records have keys without default values, or with those that were spelled out: both are found."""
+    key = f"tool/pay/{sha256(encode_payload(recorded)).hexdigest()[:32]}"
+    session.once(key, lambda: "paid")
+
+    def pay(invoice: int, currency: str = "EUR", *, urgent: bool = False) -> str:
+        raise AssertionError
+
+    async def main() -> None:
+        awaited = aio.over(store)
+        assert await (await awaited.open("work", agent="main", takeover=True)).tool(pay)(**recorded) == "paid"
+
+    tool = session.tool(pay)
+    assert tool(**recorded) == "paid"
+    if "currency" not in recorded:
+        assert tool(17, "EUR") == tool(17, "EUR", urgent=False) == "paid"
+    asyncio.run(main())
+
+
+def test_awaited_tools_keep_to_their_timeout(store):
+    """A slow plain function is unknown at its timeout and recorded when it returns; a tool's TimeoutError is its own."""
+    go_on = threading.Event()
+
+    def slow(number: int) -> int:
+        go_on.wait(90)
+        return number
+
+    async def refused(number: int) -> int:
+        raise TimeoutError("the bank did not answer")
+
+    def refused_too(number: int) -> int:
+        raise TimeoutError("the bank did not answer")
+
+    async def main() -> None:
+        session = await aio.over(store).open("awaited", agent="main")
+        tools: list[Any] = [
+            session.tool(slow, timeout=0.05),
+            *(session.tool(fn, timeout=90) for fn in (refused, refused_too)),
+        ]
+        async with session.turn() as turn:
+            calls: list[ToolCall] = [{"id": tool.name, "name": tool.name, "arguments": {"number": 1}} for tool in tools]
+            await turn.assistant("", tool_calls=calls)
+            await turn.run_tools(*tools)
+            said = [text_of(item) for item in turn.items[1:]]
+        assert "started, outcome unknown: slow did not return within 0.05 s; it may still finish" in said[0]
+        assert said[1:] == ["TimeoutError: the bank did not answer"] * 2
+        with pytest.raises(ToolTimedOut):
+            await tools[0](number=2)
+        assert len((await session.views()).effects.unfinished) == 2
+        go_on.set()
+
+    asyncio.run(main())
+    session = store.get("awaited")
+    until(lambda: not session.views.effects.unfinished)
 
 
 def test_awaited_tools_run_at_the_same_time(store):

@@ -91,7 +91,8 @@ def test_unknown_cost_is_unknown(records):
     """A cost that was not reported is counted as unknown and never guessed; known costs add up (K02)."""
     session = records.open("work", budget={"spend": 1})
     session.budget.record_usage("small", input_tokens=10, cost=0.25)
-    session.budget.record_usage("large", input_tokens=10)
+    with pytest.warns(UserWarning, match="the cost of a call of 'large' is not known and does not count"):
+        session.budget.record_usage("large", input_tokens=10)
     session.record_turn(HELLO, usage={"model": "large", "output_tokens": 5, "cost": None})
     total = session.views.spend.total
     assert (total["cost"], total["unknown_cost_calls"], total["calls"]) == (0.25, 2, 3)

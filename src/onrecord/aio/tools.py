@@ -13,7 +13,7 @@ from onrecord.aio.hands import settled
 from onrecord.errors import ToolTimedOut
 from onrecord.session import effects
 from onrecord.session.chapter import told
-from onrecord.session.tools import AnyTool, Ran, as_text, by_name, chosen, pending, said_of
+from onrecord.session.tools import AnyTool, Ran, as_text, by_name, chosen, is_awaited, pending, said_of, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ class AsyncTool(AnyTool[P, Awaitable[R] | R]):
     async def __call__(self, /, *args: P.args, **named: P.kwargs) -> R:
         """Run it once, ever, with these arguments; the same call again returns the recorded result."""
         arguments = self.bound(*args, **named)
-        return await self.run(self.key(arguments), arguments)
+        return await self.run(await settled(partial(self.key, arguments)), arguments)
 
     async def run(self, key: str, arguments: dict[str, Json]) -> R:
         """Run it once, ever, under a key of your own."""
@@ -44,17 +44,20 @@ class AsyncTool(AnyTool[P, Awaitable[R] | R]):
 
     async def _call(self, key: str, arguments: dict[str, Json], failed: list[BaseException]) -> Json:
         bound = inspect.BoundArguments(inspect.signature(self.fn), arguments)
+        call: partial[Any] = partial(self.fn, *bound.args, **bound.kwargs)
+        limit = asyncio.timeout(self.timeout)
         try:
-            if not inspect.iscoroutinefunction(self.fn):
-                call = partial(self.fn, *bound.args, **bound.kwargs)
-                return await asyncio.wait_for(settled(call), self.timeout)
-            return await asyncio.wait_for(self.fn(*bound.args, **bound.kwargs), self.timeout)
-        except TimeoutError as problem:
-            if self.timeout is None:
-                failed.append(problem)
-                raise
-            raise ToolTimedOut(f"{self.name} did not return within {self.timeout:g} s", key=key) from None
+            if not is_awaited(self.fn):
+                if self.timeout is not None:
+                    call = partial(within, self.session, key, self.name, call, self.timeout)
+                return await settled(call)
+            async with limit:
+                return await call()
+        except ToolTimedOut:
+            raise
         except Exception as problem:
+            if isinstance(problem, TimeoutError) and limit.expired():  # if not expired, it is the tool's own
+                raise ToolTimedOut(f"{self.name} did not return within {self.timeout:g} s", key=key) from None
             failed.append(problem)
             raise
 

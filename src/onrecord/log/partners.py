@@ -15,6 +15,10 @@ Unchecked = dict[str, Any]
 """What becomes an item once `items.check_item` has checked it; and a partner's message."""
 
 
+_PARSED = ("parsed", "parsed_arguments")
+"""Where OpenAI's SDK puts what its stream and parse helpers parsed."""
+
+
 class Reply(NamedTuple):
     """One answer of a model: what it says, in its vendor's format, and what it used."""
 
@@ -28,7 +32,13 @@ class Reply(NamedTuple):
 def plain_message(message: object) -> object:
     """An SDK's object as a dict that can be recorded; anything else as it is."""
     dump = getattr(message, "model_dump", None)
-    return dump(mode="json", exclude_none=True) if callable(dump) else message
+    if not callable(dump):
+        return message
+    try:
+        whole = dump(mode="json", exclude_none=True, warnings=False)  # Pydantic would warn of what was parsed
+    except (TypeError, ValueError):  # with Pydantic 1 an SDK does not know this option
+        whole = dump(mode="json", exclude_none=True)
+    return _without_parsed(whole)
 
 
 def read_reply(reply: object) -> Reply:
@@ -38,7 +48,8 @@ def read_reply(reply: object) -> Reply:
         if isinstance(whole.get("choices"), list):
             return _completion(whole)
         if isinstance(whole.get("output"), list):
-            return Reply("openai-responses", {"output": whole["output"]}, _model(whole), _openai_usage(whole))
+            output = _without_parsed(whole["output"])
+            return Reply("openai-responses", {"output": output}, _model(whole), _openai_usage(whole))
         if isinstance(whole.get("candidates"), list):
             return _generated(whole)
         if whole.get("role") == "assistant" and isinstance(whole.get("content"), list):
@@ -50,11 +61,22 @@ def read_reply(reply: object) -> Reply:
     )
 
 
+def _without_parsed(said: Any) -> Any:
+    """A message or its parts without what OpenAI's SDK parsed from their text: its APIs do not take that back."""
+    if isinstance(said, list):
+        return [_without_parsed(one) for one in said]
+    if not isinstance(said, dict):
+        return said
+    bare = {name: value for name, value in said.items() if name not in _PARSED}
+    return bare | {name: _without_parsed(bare[name]) for name in ("content", "tool_calls", "function") if name in bare}
+
+
 def _completion(whole: dict[str, Any]) -> Reply:
     if not whole["choices"] or not isinstance(whole["choices"][0].get("message"), dict):
         raise InvalidInput("this completion has no message", hint="pass the finished completion, not one of its chunks")
     kept = {name: value for name, value in whole["choices"][0]["message"].items() if value not in (None, [])}
-    return Reply("openai", {"role": "assistant", **kept}, _model(whole), _openai_usage(whole))
+    message = {"role": "assistant", **_without_parsed(kept)}
+    return Reply("openai", message, _model(whole), _openai_usage(whole))
 
 
 def _generated(whole: dict[str, Any]) -> Reply:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Event
     from onrecord.log.store import Store
+    from onrecord.session.handle import Session
     from onrecord.views.values import Budget, ModelUsage, Usage
 
 AMOUNT_LIMIT = 1e15
@@ -38,10 +39,15 @@ class BudgetVerbs(Chapter):
     ) -> Event:
         """Record what a model call used. A cost that is not known stays unknown.
 
+        If the budget limits `spend` and the extra `prices` knows the model, the cost is computed.
+
         `parts` may have cache_read_tokens and cache_write_tokens, which are parts of the input, and reasoning_tokens,
         which are part of the output.
         """
-        return self._session._record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost, **parts))
+        from onrecord.session.pricing import with_cost
+
+        used = usage_of(model, input_tokens, output_tokens, cost, **parts)
+        return self._session._record("usage.recorded", with_cost(self._session, used))
 
     def check(self) -> None:
         """Raise `BudgetExhausted` if a limit is used up. Nothing is recorded and the session is not paused."""
@@ -50,14 +56,15 @@ class BudgetVerbs(Chapter):
         spend = self._session.views.spend
         now = int(self._session.clock() * 1e6)
         if out := spend.exhausted(now):
-            limits = enough(spend, now)
-            named = ", ".join(f"{limit}={amount}" for limit, amount in limits.items())
-            about = {"limit": out.limit, "amount": limits[out.limit], "name": self._session.name}
+            used = spend.spent(now)
             raise BudgetExhausted(
                 f"{spent(out)} in session {self._session.name!r}",
-                hint=f"raise it: session.budget.set({named})",
+                hint=f"raise it: {raised(self._session, used, out.limit)}",
                 step="raise_budget",
-                **about,
+                limit=out.limit,
+                amount=enough(spend.budget, used, out.limit)[out.limit],
+                spent=used,
+                name=self._session.name,
             )
 
     def spent(self) -> Usage:
@@ -86,6 +93,14 @@ class BudgetVerbs(Chapter):
     def left(self) -> Budget:
         """What is left of each set limit, after usage and the slices given to other sessions."""
         return self._session.views.spend.remaining(int(self._session.clock() * 1e6))
+
+
+def raised(session: Session, used: Mapping[str, float], limit: str) -> str:
+    """The call that raises a limit and others that are used up; `set` replaces the budget, so all limits are in it."""
+    from onrecord.rules import enough
+
+    wanted = enough(session.views.spend.budget, used, limit)
+    return f"session.budget.set({', '.join(f'{name}={amount}' for name, amount in wanted.items())})"
 
 
 def check_budget(limits: Mapping[str, float] | None) -> dict[str, float]:

@@ -41,5 +41,7 @@ def checked_text(text: object, what: str, limit: int) -> str:
 
 def told(problem: BaseException) -> str:
     """What went wrong, as text that can be recorded whatever it contains."""
+    if type(problem).__name__ == "CancelledError" and not (problem.args and isinstance(problem.args[0], str)):
+        return "cancelled"  # asyncio's, which this layer does not know; it may carry what the call returned
     text = f"{type(problem).__name__}: {problem}" if str(problem) else repr(problem)
     return text.encode("utf-8", "backslashreplace").decode()[:REASON_LIMIT]

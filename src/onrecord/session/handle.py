@@ -332,9 +332,9 @@ class Session(KeptViews):
     ) -> Turn:  # fmt: skip
         """Begin a turn: its intent is durable before the model is called. Use it as a context manager.
 
-        `base` is the committed position the caller builds on; with `request` too, a retry after a lost reply gets the
-        committed answer (`turn.answered`). `rollback` is how many committed turns an earlier base may discard.
-        With `resume`, the turn begins with the items of the last one if that was aborted or its process died.
+        `base` is the committed position the caller builds on; with `request`, a retry after a lost reply is `answered`.
+        `rollback` is how many committed turns an earlier base may discard. `resume` continues the last turn if it was
+        aborted or its process died; with `id`, the turn of this id, which is `answered` once it is committed.
         """
         begin, _record = _turn_verbs()
         return begin(self, request=request, base=base, rollback=rollback, id=id, resume=resume)

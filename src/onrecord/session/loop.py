@@ -6,15 +6,16 @@ session paused, in one durable step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from onrecord.errors import BudgetExceeded, InvalidInput
+from onrecord.errors import BudgetExceeded, InvalidInput, PayloadErased, TurnConflict
 from onrecord.log.codec import open_records
 from onrecord.log.items import to_items
+from onrecord.session.budget import raised
 from onrecord.session.reading import recent_items, speaker
 from onrecord.views.progress import stuck
 from onrecord.views.spend import LIMITS, Exhausted
-from onrecord.views.transcript import Transcript
+from onrecord.views.transcript import COMMITTED, Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.views.context import Context
     from onrecord.views.dialects import Messages
-    from onrecord.views.progress import Stuck
     from onrecord.views.values import Counter, Json, ToolCall
 
 
@@ -34,19 +34,23 @@ class Loop:
     session: Session
     position: int
     items: list[Item]
+    answer: list[Item] | None
     resumed: int
     uses: int
     spoken: int
+    _first: int
     _opening: Context | None = None
 
     @property
     def origin(self) -> int:
         """Where this turn began; if it continues others, where the first of them did."""
-        return self.resumed or self.position
+        return self._first or self.position
 
     @property
     def done(self) -> bool:
         """Whether the model has answered and calls no tool: the loop ends here, also if the turn was continued."""
+        if self.answer is not None:
+            return True  # this request was answered before, and nothing can be added
         last = self.items[-1] if self.items else {"role": ""}
         return last["role"] == "assistant" and not last.get("tool_calls")
 
@@ -152,16 +156,32 @@ def messages(session: Session, format: str, *, tokens: int, count: Counter, syst
     from onrecord.session import moment
 
     counter, turn = counter_of(count), session._open_turn
-    room = tokens - (counter(system) if system else 0)
+    said = counter(system) if system else 0
+    room = _room(tokens, said)
     if turn is None or not turn.is_open:
         session.budget.check()
-        read = speaker(session)
-        return moment.context(read, tokens=room, count=counter, bare=None).messages(format, system=system)
-    check(turn, before_call=True)
-    resumed = turn.resumed > 0
-    context = moment.context(session, tokens=room, count=counter, bare=None, kept=turn._opening, resumed=resumed)
-    turn._opening = turn._opening or context  # the same beginning in every call: vendors cache it
-    return context.messages(format, system=system)
+        context = moment.context(speaker(session), tokens=room, count=counter, bare=None, dialect=format)
+    else:
+        check(turn, before_call=True)
+        context = moment.context(
+            session, tokens=room, count=counter, bare=None, kept=turn._opening, resumed=turn.resumed > 0, dialect=format
+        )
+        turn._opening = turn._opening or context  # the same beginning in every call: vendors cache it
+    made = context.messages(format, system=system)
+    made.tokens += said
+    return made
+
+
+def _room(tokens: int, said: int) -> int:
+    """How many tokens are left for the messages beside the system's text."""
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
+        raise InvalidInput(f"tokens is a whole number above 0, not {tokens!r}")
+    if said >= tokens:
+        raise InvalidInput(
+            f"the system's text alone has {said:,} tokens, and {tokens:,} are allowed in all",
+            hint="allow more with tokens=..., or shorten the text",
+        )
+    return tokens - said
 
 
 def counter_of(count: Counter) -> Callable[[str], int]:
@@ -170,8 +190,10 @@ def counter_of(count: Counter) -> Callable[[str], int]:
         from onrecord.views.context import count_tokens
 
         return count_tokens
-    if not isinstance(count, str):
+    if callable(count):
         return count
+    if not isinstance(count, str):
+        raise InvalidInput(f"count is a function or the name of a model, not {type(count).__name__}")
     try:
         import tiktoken
     except ImportError:
@@ -209,20 +231,61 @@ def reply(turn: Loop, answer: object, *, cost: float | None) -> list[ToolCall]:
     return [call for item in items for call in item.get("tool_calls") or ()]
 
 
-def unfinished(session: Session) -> tuple[list[Item], int]:
-    """The items of the lane's last turn, if it was aborted or its process died; and where that turn first began."""
+class Earlier(NamedTuple):
+    """What earlier turns said that a new one continues."""
+
+    items: list[Item]
+    first: int
+    """Where the first of them began; 0 if there is none."""
+    committed: bool = False
+    """Whether the last of them was committed: then there is nothing to continue."""
+
+
+def unfinished(session: Session) -> Earlier:
+    """The lane's last turn, if it was aborted or its process died."""
     provisional = session._end_of_lane()["provisional"]
     if not provisional:
-        return [], 0
+        return Earlier([], 0)
     last = provisional[-1]
-    kinds = ("turn.begun", "item.added", "turn.aborted", "agent.joined", "agent.left")
-    records = session.store.read(session.id, after=last["position"] - 1, upto=last["end"], kinds=kinds)
-    events = list(open_records(record for record in records if record.by == session.agent))
+    events = _events_of_turns(session, last["position"], last["end"])
     turns = Transcript(session.agent).fold(events).provisional
     turn = next((turn for turn in turns if turn.begun == last["position"]), None)
     if turn is None or not turn.items:
-        return [], 0
-    return turn.items, int((events[0].data or {}).get("resumes") or turn.begun)
+        return Earlier([], 0)
+    return Earlier(turn.items, _resumes(events[0]) or turn.begun)
+
+
+def named(session: Session, id: str) -> Earlier | None:
+    """The turn that was begun under this id, as far as it and the turns that continued it came; None: there is none."""
+    found = session.store.find(session.id, id)
+    if found is None or found.kind not in ("turn.begun", "turn.recorded"):
+        return None  # if it is the id of another event, the append refuses it
+    if found.by != session.agent:
+        raise TurnConflict(f"{id!r} is the id of a turn of agent {found.by!r}", hint="use another id")
+    first = found.position
+    events = _events_of_turns(session, first)
+    begun = {event.position for event in events if event.kind == "turn.begun" and _resumes(event) == first} | {first}
+    transcript = Transcript(session.agent).fold(events)
+    turns = [*transcript.committed, *transcript.superseded, *transcript.provisional]
+    last = max((turn for turn in turns if turn.begun in begun), key=lambda turn: turn.begun)
+    if last.status == COMMITTED and last not in transcript.committed:
+        raise TurnConflict(f"the turn {id!r} was committed and then rolled back", hint="use another id")
+    if last.status == COMMITTED and last.erased:
+        raise PayloadErased(f"the answer of turn {id!r}, at position {last.ended}, was erased", hint="use another id")
+    return Earlier(last.items, first, last.status == COMMITTED)
+
+
+def _resumes(event: Event) -> int:
+    return int((event.data or {}).get("resumes") or 0)
+
+
+def _events_of_turns(session: Session, first: int, upto: int | None = None) -> list[Event]:
+    """What this handle's agent did in turns, from a position on."""
+    kinds = (
+        "turn.begun", "item.added", "turn.committed", "turn.aborted", "turn.recorded", "agent.joined", "agent.left",
+    )  # fmt: skip
+    records = session.store.read(session.id, after=first - 1, upto=upto, kinds=kinds)
+    return list(open_records(record for record in records if record.by == session.agent))
 
 
 def check(turn: Loop, *, before_call: bool = False) -> None:
@@ -247,24 +310,19 @@ def check(turn: Loop, *, before_call: bool = False) -> None:
     turn._stop(reason, limit)
     raise BudgetExceeded(
         f"the turn is aborted and session {session.name!r} is paused: {reason}",
+        hint=f"{raised(session, spent, limit)} raises it; then session.resume() and session.turn(resume=True)",
         limit=limit,
         spent=spent,
         name=session.name,
     )
 
 
-def _repeating(turn: Loop) -> Stuck | None:
-    """The same calls over and over, this turn included, if the budget limits that."""
-    repeats = turn.session.views.spend.budget.get("repeats")
-    return stuck([*recent_items(turn.session), *turn.items], int(repeats)) if repeats else None
-
-
 def _used(turn: Loop, now: int) -> dict[str, float]:
     """What is used of each limit: of the steps, those whose model call was made."""
     spend = turn.session.views.spend
-    used: dict[str, float] = {**spend.used(now)}
+    used = spend.spent(now)
     used["steps"] += max(turn.uses, turn.spoken) - max(1, turn.uses)
-    return {limit: amount + spend.sliced.get(limit, 0) for limit, amount in used.items()}
+    return used
 
 
 def _exceeded(turn: Loop, now: int, *, before_call: bool) -> Exhausted | None:

@@ -12,7 +12,7 @@ from onrecord.log.keyed import Keyed
 from onrecord.log.names import check_name, make_ulid
 from onrecord.log.verify import HeadFold, Problem, Report, Verifier
 from onrecord.session.reading import recent, recent_turns
-from onrecord.views.context import Context, assemble
+from onrecord.views.context import Context, assemble, cost_of
 from onrecord.views.diff import changes
 from onrecord.views.fold import BODIES, Whole, fold_whole
 from onrecord.views.note import brief, is_unwritten, note
@@ -107,12 +107,13 @@ def context(
     bare: bool | None = False,
     kept: Context | None = None,
     resumed: bool = False,
+    dialect: str = "neutral",
 ) -> Context:
     """Brief, the last summary, the turns after it, as many as fit; and the open turn of this handle.
 
     `bare` leaves the brief out; None: if it says nothing. `kept` is an earlier context of the same turn: its brief
     is used again, so that every call of the turn begins with the same words. `resumed`: the open turn has what the
-    provisional ones said.
+    provisional ones said. Items count as they are sent in `dialect`.
     """
     views = session.views
     lane = views.lanes.lane(session.agent)
@@ -135,7 +136,7 @@ def context(
     known = count(head) + (count(summary) if summary else 0)
 
     def enough(turns: list[Turn]) -> bool:
-        return known + sum(count(str(item.get("content"))) for turn in turns for item in turn.items) > tokens
+        return known + sum(cost_of(turn.items, count=count, dialect=dialect) for turn in turns) > tokens
 
     turns, complete = recent_turns(session, enough, after=covered, upto=views.position)
     if running is not None and lane["open"]:  # a turn from an earlier base does not see what it would discard
@@ -149,7 +150,7 @@ def context(
         committed = len(turns) if complete and not covered else len(session.transcript(session.agent))
     return assemble(
         head, summary, turns, tokens=tokens, count=count, position=views.position, committed=committed,
-        running=running, bare=bare, brief_at=made_at,
+        running=running, bare=bare, brief_at=made_at, dialect=dialect,
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Tools: functions whose calls are effects. A call is on record before it runs and its result after.
 
 A call has an idempotency key, so it runs once, ever: in the loop the key is the position of the model's call in the
-log; elsewhere it is the name and the arguments. A call that was interrupted is unknown, and is run again only if its
-tool is safe to repeat.
+log; elsewhere it is the name and the arguments, default values included. A call that was interrupted is unknown, and is
+run again only if its tool is safe to repeat.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_LIMIT = 7 * 86_400.0
 """The longest timeout of a tool, in seconds."""
+_NO_DEFAULT = object()
 
 
 P = ParamSpec("P")
@@ -46,8 +47,12 @@ class AnyTool(Generic[P, R]):
     ) -> None:  # fmt: skip
         if not callable(fn):
             raise InvalidInput(f"a tool is a function, not {type(fn).__name__}")
-        if timeout is not None and not 0 < timeout <= TIMEOUT_LIMIT:
-            raise InvalidInput(f"a timeout is a number of seconds above 0, not {timeout!r}")
+        if not isinstance(name, str):
+            raise InvalidInput(f"a tool's name is text, not {type(name).__name__}")
+        if timeout is not None and not _is_timeout(timeout):
+            raise InvalidInput(
+                f"a timeout is a number of seconds above 0, not {timeout!r}", hint=f"at most {TIMEOUT_LIMIT:,.0f}"
+            )
         update_wrapper(self, fn)
         self.session = session
         self.fn = fn
@@ -67,12 +72,59 @@ class AnyTool(Generic[P, R]):
         return dict(inspect.signature(self.fn).bind(*args, **named).arguments)
 
     def key(self, arguments: dict[str, Json]) -> str:
-        """The idempotency key of a call outside of the loop."""
+        """The idempotency key of a call outside of the loop: of its arguments, with the values of defaults.
+
+        Older records have keys without default values. A call that is on record under such a key keeps it.
+        """
+        defaults = self._defaults()
+        spelled = self._key(defaults | arguments)
+        bare = {name: value for name, value in arguments.items() if not _same(value, defaults.get(name, _NO_DEFAULT))}
+        for known in dict.fromkeys((self._key(arguments), self._key(bare))):
+            if known != spelled and effects.tries(self.session, known):
+                return known
+        return spelled
+
+    def _key(self, arguments: dict[str, Json]) -> str:
         return f"tool/{self.name[:64]}/{sha256(encode_payload(arguments)).hexdigest()[:32]}"
+
+    def _defaults(self) -> dict[str, Json]:
+        """The default values that can be recorded; any other one cannot be an argument of a call on record either."""
+        found = {name: one.default for name, one in inspect.signature(self.fn).parameters.items()}
+        return {
+            name: value for name, value in found.items() if value is not inspect.Parameter.empty and _is_json(value)
+        }
+
+
+def is_awaited(fn: Callable[..., Any]) -> bool:
+    """Whether a function, or an object that is called like one, has to be awaited."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004  # its `__call__` itself
+
+
+def _is_timeout(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= TIMEOUT_LIMIT
+
+
+def _is_json(value: object) -> bool:
+    try:
+        encode_payload(value)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _same(value: Json, default: object) -> bool:
+    return default is not _NO_DEFAULT and encode_payload(value) == encode_payload(default)
 
 
 class Tool(AnyTool[P, R]):
     """A function that runs as an effect of a session. Call it like the function."""
+
+    def __init__(
+        self, session: Session, fn: Callable[P, R], *, name: str = "", safe_to_repeat: bool = False,
+        timeout: float | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(session, fn, name=name, safe_to_repeat=safe_to_repeat, timeout=timeout)
+        _refuse_awaited(self)
 
     def __call__(self, /, *args: P.args, **named: P.kwargs) -> R:
         """Run it once, ever, with these arguments; the same call again returns the recorded result."""
@@ -180,9 +232,20 @@ def by_name(session: Session, tools: Iterable[Any], make: Callable[..., Any] = T
     return {one.name: one for one in made}
 
 
+def _refuse_awaited(tool: AnyTool[..., Any]) -> None:
+    """Refuse a coroutine function where no one would await it."""
+    if is_awaited(tool.fn):
+        raise InvalidInput(
+            f"{tool.name} is a coroutine function, which this session does not await",
+            hint="use the session of onrecord.aio, `await onrecord.aio.over(store).open(...)`; or a plain function",
+        )
+
+
 def run_all(session: Session, waiting: Iterable[Pending], tools: Iterable[Any]) -> Iterator[tuple[str, Ran]]:
     """Run calls one after the other: the id of each, and what the model reads about it."""
     known = by_name(session, tools)
+    for tool in known.values():
+        _refuse_awaited(tool)
     for one in waiting:
         yield one.call["id"], _run(one, known)
 

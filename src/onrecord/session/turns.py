@@ -6,12 +6,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Self
 
 from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, PayloadErased, TurnConflict
-from onrecord.log.codec import encode_payload
+from onrecord.log.codec import encode_payload, open_record
 from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, make_item, make_result, plain_item, to_items
-from onrecord.session.budget import usage_of
+from onrecord.session.budget import raised, usage_of
 from onrecord.session.chapter import told
-from onrecord.session.loop import Loop, unfinished
+from onrecord.session.loop import Earlier, Loop, named, unfinished
+from onrecord.session.pricing import with_cost
 from onrecord.session.reading import recent_items
 from onrecord.views.lanes import ROLLBACK_LIMIT
 from onrecord.views.progress import stuck
@@ -34,7 +35,7 @@ class Turn(Loop):
 
     def __init__(
         self, session: Session, begun: Event | None, base: int, answer: list[Item] | None = None,
-        *, items: Iterable[Item] = (), resumed: int = 0,
+        *, items: Iterable[Item] = (), first: int = 0,
     ) -> None:  # fmt: skip
         self.session = session
         self.base = base
@@ -43,9 +44,10 @@ class Turn(Loop):
         self.aborted: Event | None = None
         self.answer = answer
         """The items of the committed answer, when this request was answered before and only the reply was lost."""
-        self.items: list[Item] = list(items)
-        """What was said in this turn so far."""
-        self.resumed = resumed
+        self.items: list[Item] = list(items if answer is None else answer)
+        """What was said in this turn so far; of a request that was answered before, all that was said."""
+        self._first = first
+        self.resumed = first if begun and self.items else 0
         """Where the turn began that this one continues; 0 if it is a new one."""
         self.uses = 0
         """How many calls of a model are recorded in this turn."""
@@ -139,7 +141,7 @@ class Turn(Loop):
     def _usage_draft(
         self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None, **parts: int
     ) -> Draft:
-        used = usage_of(model, input_tokens, output_tokens, cost, **parts)
+        used = with_cost(self.session, usage_of(model, input_tokens, output_tokens, cost, **parts))
         further = {"steps": 1} if self.uses else {}  # the turn itself counts as the first one
         return self.session._draft("usage.recorded", {**used, **further})
 
@@ -192,23 +194,25 @@ def begin(
 def _begin(
     session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None, *, resume: bool
 ) -> Turn:
+    again = named(session, id) if resume and id is not None else None
+    if again is not None and again.committed:
+        return Turn(session, None, _own_lane(session)["last_commit"], again.items)
     end = session._lane_end
     if not end.known or end.open or fingerprint is not None or base not in (None, end.last_commit):
         answer = _check_beginning(session, fingerprint, base, rollback)
         if answer is not None:
             return answer
     base = end.last_commit if base is None else base
+    earlier = again or (unfinished(session) if resume and id is None else Earlier([], 0))
     data: dict[str, Json] = {"base": base, "turn": end.turns + 1}
     if fingerprint:
         data["fingerprint"] = fingerprint
-    items: list[Item] = []
-    if resume:
-        items, first = unfinished(session)
-        data |= {"resumes": first} if items else {}
-    drafts = [session._draft("turn.begun", data, id=id)]
+    items, first = earlier.items, earlier.first
+    data |= {"resumes": first} if first else {}
+    drafts = [session._draft("turn.begun", data, id=None if again else id)]
     drafts += [session._draft("item.added", {"item": item}) for item in items]
     begun = session._append_drafts(*drafts, fenced=True)[0]
-    return Turn(session, begun, base, items=items, resumed=int(data.get("resumes", 0)))
+    return Turn(session, begun, base, items=items, first=first)
 
 
 def _check_beginning(session: Session, fingerprint: str | None, base: int | None, rollback: int) -> Turn | None:
@@ -270,8 +274,17 @@ def _append_whole(
         drafts.append(session._draft("turn.committed", {}, id=_part(id, "committed")))
     count = len(drafts)
     if usage is not None:
-        drafts.append(session._draft("usage.recorded", usage_of(**usage), id=_part(id, "usage")))
+        drafts.append(session._draft("usage.recorded", _usage_of(session, usage, id), id=_part(id, "usage")))
     return session._append_drafts(*drafts, fenced=True)[count - 1]
+
+
+def _usage_of(session: Session, usage: ModelUsage, id: str | None) -> ModelUsage:
+    """What a whole turn used. A retry has the cost on record: the price may be another one by now."""
+    used, key = usage_of(**usage), _part(id, "usage")
+    known = session.store.find(session.id, key) if key and used["cost"] is None else None
+    if known is None:
+        return with_cost(session, used)
+    return {**used, "cost": (open_record(known).data or {}).get("cost")}
 
 
 def _make_ready(session: Session) -> None:
@@ -374,7 +387,8 @@ def _check_budget(session: Session) -> None:
         )
     raise BudgetExhausted(
         f"session {session.name!r} is paused: {reason}",
-        hint="raise it with session.budget.set(...), then session.resume(); or close the session",
+        hint=f"{raised(session, whole.spend.spent(now), limit)}, then session.resume(); or close the session",
         limit=limit,
+        spent=whole.spend.spent(now),
         name=session.name,
     )

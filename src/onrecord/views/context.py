@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import InvalidInput
 from onrecord.log.codec import encode_payload
 from onrecord.log.items import without_verbatim
 from onrecord.views.dialects import Messages, to_prompt
+from onrecord.views.parts import is_image
 from onrecord.views.render import clip
 from onrecord.views.transcript import well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from onrecord.log.item_values import Item
     from onrecord.views.transcript import Turn
 
 BYTES_PER_TOKEN = 4
 """The default counter's guess; give `context` your tokenizer's counter to be exact."""
+IMAGE_TOKENS = 1_600
+"""What an image counts: vendors count by its size in pixels, up to about this much, and not by its bytes."""
 SHORTEST_BRIEF = 32
 """The fewest bytes of a shortened brief that are worth showing."""
 
@@ -73,13 +77,14 @@ def _inert(text: str) -> str:
 
 def assemble(
     brief: str, summary: str | None, turns: list[Turn], *, tokens: int, count: Callable[[str], int], position: int,
-    committed: int, running: list[Item] | None = None, bare: bool = False, brief_at: int = 0,
+    committed: int, running: list[Item] | None = None, bare: bool = False, brief_at: int = 0, dialect: str = "neutral",
 ) -> Context:  # fmt: skip
     """Fit brief and summary, then groups of items from the newest back. A call is never separated from its result.
 
     What was said in the open turn (`running`) comes before committed turns, and its first words stay: without the
-    question there is nothing to answer. `bare` leaves the brief out.
+    question there is nothing to answer. `bare` leaves the brief out. Items count as they are sent in `dialect`.
     """
+    cost = partial(cost_of, count=count, dialect=dialect)
     turns = [turn._replace(items=_said(turn.items)) for turn in turns]
     brief_at = brief_at or position
     if bare:
@@ -91,17 +96,22 @@ def assemble(
     used = count(_known(brief, summary, brief_at)) if summary or not bare else 0
     now = _groups(well_formed(_said(running or [])))
     first = _opening(now)
-    used += sum(_cost(group, count) for group in now[:first])
+    used += sum(cost(group) for group in now[:first])
     if used > tokens:
         raise InvalidInput(f"a context of {tokens:,} tokens is too small for the open turn", hint="allow more tokens")
-    used, newest = _fill(now[first:], used, tokens, count)
+    used, newest = _fill(now[first:], used, tokens, cost)
+    if newest and newest == len(now) - first:
+        raise InvalidInput(
+            f"a context of {tokens:,} tokens is too small for the last step of the open turn",
+            hint="allow more tokens: without its last step the model would do it again",
+        )
     skipped = newest
     groups, oldest = _groups(well_formed(item for turn in turns for item in turn.items)), 0
     owners = [number for number, turn in enumerate(turns, 1) for item in turn.items if item["role"] != "tool"]
     if skipped:
         oldest = len(groups)
     else:
-        used, oldest = _fill(groups, used, tokens, count)
+        used, oldest = _fill(groups, used, tokens, cost)
     whole_turns = len(turns) - (owners[oldest - 1] if oldest else 0)
     chosen = [*groups[oldest:], *now[:first], *now[first + newest :]]
     items = [item for group in chosen for item in group]
@@ -112,15 +122,37 @@ def _said(items: list[Item]) -> list[Item]:
     return [item for item in items if not item.get("thinking")]
 
 
-def _cost(group: list[Item], count: Callable[[str], int]) -> int:
-    return sum(count(encode_payload(without_verbatim(item)).decode()) for item in group)
+def cost_of(items: Iterable[Item], *, count: Callable[[str], int], dialect: str) -> int:
+    """The tokens of items as they are sent in a dialect: one that came in this dialect goes back word for word."""
+    used = 0
+    for item in items:
+        kept = item.get("verbatim")
+        sent = kept["message"] if kept and kept.get("format") == dialect else without_verbatim(item)
+        rest, images = _without_images(sent)
+        used += count(encode_payload(rest).decode()) + images * IMAGE_TOKENS
+    return used
 
 
-def _fill(groups: list[list[Item]], used: int, tokens: int, count: Callable[[str], int]) -> tuple[int, int]:
+def _without_images(value: object) -> tuple[object, int]:
+    """The same value without its images, and how many it had."""
+    if isinstance(value, dict):
+        if is_image(value):
+            return {}, 1
+        made = {name: _without_images(one) for name, one in value.items()}
+        return {name: rest for name, (rest, _images) in made.items()}, sum(images for _rest, images in made.values())
+    if isinstance(value, list):
+        parts = [_without_images(one) for one in value]
+        return [rest for rest, _images in parts], sum(images for _rest, images in parts)
+    return value, 0
+
+
+def _fill(
+    groups: list[list[Item]], used: int, tokens: int, cost_of_group: Callable[[list[Item]], int]
+) -> tuple[int, int]:
     """Take groups from the newest back while they fit: the tokens used then, and the first group that is taken."""
     oldest = len(groups)
     while oldest:
-        cost = _cost(groups[oldest - 1], count)
+        cost = cost_of_group(groups[oldest - 1])
         if used + cost > tokens:
             break
         used += cost

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
 from onrecord.log.items import to_items, without_verbatim
+from onrecord.views.call_ids import with_unique_ids
 from onrecord.views.parts import anthropic_content, gemini_content, openai_content, responses_content, text_of
 from onrecord.views.transcript import well_formed
 
@@ -51,10 +52,10 @@ def to_messages(items: Iterable[Item], dialect: str) -> list[Json]:
     """Messages in a dialect, or the items themselves (`neutral`), always well formed."""
     whole = well_formed(items)
     if dialect == "neutral":
-        return whole
+        return with_unique_ids(whole, dialect)
     if dialect not in _MAKERS:
         raise InvalidInput(f"unknown message format {dialect!r}", hint=f"use neutral, {', '.join(_MAKERS)}")
-    return _MAKERS[dialect]([item for item in whole if not item.get("thinking")])
+    return with_unique_ids(_MAKERS[dialect]([item for item in whole if not item.get("thinking")]), dialect)
 
 
 def to_prompt(items: Iterable[Item], dialect: str) -> Messages:
@@ -204,6 +205,7 @@ def _blocks(content: Any) -> list[Any]:
 def _gemini(items: list[Item]) -> list[dict[str, Any]]:
     names = {call["id"]: call["name"] for item in items for call in item.get("tool_calls") or ()}
     made: list[dict[str, Any]] = []
+    items = _in_order_of_calls(items)
     for message, kept in _messages(items, "gemini", lambda item: _gemini_message(item, names)):
         content = _with_bytes(message) if kept else message
         if made and made[-1]["role"] == content["role"]:
@@ -211,6 +213,20 @@ def _gemini(items: list[Item]) -> list[dict[str, Any]]:
         else:
             made.append(content)
     return made
+
+
+def _in_order_of_calls(items: list[Item]) -> list[Item]:
+    """Results in the order of their calls: for calls without ids, only the order says which result is whose."""
+    ordered: list[tuple[int, int, Item]] = []
+    group, places = 0, dict[str, int]()
+    for item in items:
+        if item["role"] == "tool":
+            ordered.append((group, places.get(item["call"], 0), item))
+            continue
+        group += 1
+        places = {call["id"]: place for place, call in enumerate(item.get("tool_calls") or (), 1)}
+        ordered.append((group, 0, item))
+    return [item for _group, _place, item in sorted(ordered, key=lambda one: one[:2])]
 
 
 def _gemini_message(item: Item, names: dict[str, str]) -> dict[str, Any]:

@@ -63,6 +63,11 @@ def _part(part: object) -> Part | None:
     return _image(part) or Part(f"[{kind or 'a part'} that this format cannot express]")
 
 
+def is_image(part: dict[str, Any]) -> bool:
+    """Whether a part is an image, in whichever vendor's form."""
+    return _image(part) is not None
+
+
 def _image(part: dict[str, Any]) -> Part | None:
     kind = part.get("type")
     if kind in ("image_url", "input_image"):

@@ -45,15 +45,18 @@ def stuck(items: Iterable[Item], repeats: int = 3) -> Stuck | None:
 
 def _signatures(items: Iterable[Item]) -> tuple[list[bytes], list[str]]:
     """One signature per call: name, arguments and what came back. A changed result is progress."""
-    calls: dict[str, tuple[bytes, str]] = {}
-    results: dict[str, bytes] = {}
+    signatures: list[bytes] = []
+    names: list[str] = []
+    places: dict[str, int] = {}
+    """Where the newest call of an id is: calls of different answers may have the same id."""
     for item in items:
         for call in item.get("tool_calls") or ():
-            calls[call["id"]] = encode_payload([call["name"], call.get("arguments")]), call["name"]
-        if item["role"] == "tool":
-            results[item["call"]] = encode_payload(item.get("content"))
-    ordered = [(signature + results.get(id_, b""), name) for id_, (signature, name) in calls.items()]
-    return [signature for signature, _name in ordered], [name for _signature, name in ordered]
+            places[call["id"]] = len(signatures)
+            signatures.append(encode_payload([call["name"], call.get("arguments")]))
+            names.append(call["name"])
+        if item["role"] == "tool" and item["call"] in places:
+            signatures[places.pop(item["call"])] += encode_payload(item.get("content"))
+    return signatures, names
 
 
 def _rounds(signatures: list[bytes], cycle: int) -> int:

@@ -1,6 +1,6 @@
 """Spend: the budget, and what was used of it. Aborted turns cost too, so they count.
 
-Time in a pause does not count as wall-clock. A cost that was not reported is *unknown*, never guessed.
+Time in a pause does not count as wall-clock. A cost that is not on record is *unknown*, never guessed.
 """
 
 from __future__ import annotations
@@ -196,6 +196,10 @@ class Spend(View):
             "seconds": max(0.0, (until - self.started_at - self.idle) / 1e6) if self.started_at else 0.0,
             "spend": self.total["cost"],
         }
+
+    def spent(self, now: int) -> dict[str, float]:
+        """How much of each limit is used or given to other sessions."""
+        return {limit: amount + self.sliced.get(limit, 0) for limit, amount in self.used(now).items()}
 
     def remaining(self, now: int) -> Budget:
         """What is left of each set limit, after usage and slices."""

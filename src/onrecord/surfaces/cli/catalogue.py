@@ -94,7 +94,7 @@ PROOF = Option(
     "--evidence", "evidence for it: an id, `last`, or the letter of a new one", "EVIDENCE", many=True, short="-e"
 )
 FORMATS = ("bundle", "jsonl", "messages", "markdown", "html")
-DIALECTS = ("neutral", "openai", "anthropic")
+DIALECTS = ("neutral", "openai", "openai-responses", "anthropic", "gemini")
 SHELLS = ("bash", "zsh", "fish")
 NOTE_FORMS = ("markdown", "brief", "pr", "issue", "json", "terminal")
 

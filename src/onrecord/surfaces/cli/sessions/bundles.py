@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from binascii import b2a_base64
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -116,9 +117,18 @@ def _messages(session: Session, dialect: str) -> Iterator[bytes]:
     start = b"[\n"
     agents = (turn for turn in session.transcript() if SUBLANE not in turn.agent)  # a subagent has its own messages
     for message in to_messages((item for turn in agents for item in turn.items), dialect):
-        yield start + dump(message).encode()
+        yield start + dump(_as_json(message)).encode()
         start = b",\n"
     yield b"\n]\n" if start == b",\n" else b"[]\n"
+
+
+def _as_json(value: object) -> object:
+    """Gemini's SDK takes bytes, and its API base64 text."""
+    if isinstance(value, bytes):
+        return b2a_base64(value, newline=False).decode()
+    if isinstance(value, dict):
+        return {name: _as_json(one) for name, one in value.items()}
+    return [_as_json(one) for one in value] if isinstance(value, list) else value
 
 
 def import_session(call: Call) -> int:
