@@ -4,4 +4,4 @@ import pytest
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    item.add_marker(pytest.mark.filterwarnings("ignore:session 'play' has a limit of spend, but the cost"))
+    item.add_marker(pytest.mark.filterwarnings("ignore:session .* has a limit of spend, but the cost"))
