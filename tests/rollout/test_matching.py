@@ -145,7 +145,7 @@ def test_role_content_only_forgives_space_around_an_answer():
                     say(trajectory, *[user("a"), generated] * before, user("a"), reply=answer("x", message=generated))
             with pytest.raises(InvalidInput) as problem:
                 ask(refused, *[user("a"), generated] * (turns - 1), *sent[-3:])
-            assert "--matcher role_content_only" in str(problem.value.hint)
+            assert "use the matcher role_content_only" in str(problem.value.hint)
             assert ask(allowed, *sent).base == turns
     assert not same(user("a"), user("a "), ROLE_CONTENT_ONLY)
     assert same(assistant(" "), assistant(None), ROLE_CONTENT_ONLY)

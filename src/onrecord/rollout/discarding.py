@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onrecord.rollout.matching import Matching, Message
 
-BRANCHES_HINT = "to keep both lines, serve with --branches, or make a branch first (POST .../branches)"
+BRANCHES_HINT = "to keep both lines, serve rollouts with branches, or make a branch first (POST .../branches)"
 
 
 class Discarding(NamedTuple):
@@ -67,7 +67,7 @@ def refuse_repeated(discarding: Discarding, rest: Sequence[Message]) -> None:
     raise InvalidInput(
         f"this request repeats a generated turn, but not as it was answered: message {matched} differs in {what}; "
         f"{discarding.tokens:,} sampled tokens would be lost",
-        hint="send the assistant's message as it was answered, or use --matcher role_content_only; "
+        hint="send the assistant's message as it was answered, or use the matcher role_content_only; "
         "to replace the turn, send the messages before it"
         if spelled
         else f"send the conversation as it was answered; {BRANCHES_HINT}",

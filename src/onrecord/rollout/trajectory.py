@@ -260,7 +260,7 @@ class LinearTrajectory:
                 f"this request matches the first {matched} of {len(self.messages)} messages and would discard "
                 f"{discarded} generated turns; at most {self.policy.max_rollback} may be discarded",
                 hint="send the conversation as it was answered, or exactly the first prompt to start over, or raise "
-                f"--max-rollback; {BRANCHES_HINT}",
+                f"max_rollback; {BRANCHES_HINT}",
                 matched=matched,
                 discarded=discarded,
             )
@@ -296,7 +296,7 @@ class LinearTrajectory:
                 raise InvalidInput(
                     f"message {index} is a generated turn, but not as it was answered: "
                     f"it differs in {difference(self.messages[index], message)}",
-                    hint="send the assistant's message as it was answered, or use --matcher role_content_only",
+                    hint="send the assistant's message as it was answered, or use the matcher role_content_only",
                     matched=index,
                 )
             if base and role not in self.policy.appended_roles:

@@ -257,6 +257,6 @@ def test_without_leave_to_discard_a_turn_the_hint_says_how(start):
     messages = answered(proxy, session, turns=2)
     refused = proxy.chat(session, messages[:-1], headers={"onrecord-resample": "true"})
     assert code_of(refused) == (400, "invalid_input")
-    assert "raise --max-rollback" in refused.json()["error"]["hint"]
+    assert "raise max_rollback" in refused.json()["error"]["hint"]
     allowed = start(policy=Policy(max_rollback=1))
     assert allowed.chat(session, messages[:-1], headers={"onrecord-resample": "true"}).status_code == 200

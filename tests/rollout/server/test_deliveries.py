@@ -22,7 +22,7 @@ def test_an_agent_that_keeps_the_last_messages_is_told(proxy, engine):
     answer = message_of(proxy.chat(session, first))
     refused = proxy.chat(session, [first[0], SUB, answer, USER])
     assert code_of(refused) == (400, "invalid_input")
-    assert "--branches" in refused.json()["error"]["hint"]
+    assert "with branches" in refused.json()["error"]["hint"]
     deep = proxy.chat(session, [*first, answer, USER, message_of(proxy.chat(session, [*first, answer, USER])), SUB])
     message_of(deep)
     refused = proxy.chat(session, [*first, SUB])
