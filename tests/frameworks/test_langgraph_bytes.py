@@ -90,4 +90,6 @@ def test_a_thread_takes_at_most_half_again_as_many_bytes_as_its_text(tmp_path, c
         sizes.append(size_of(tmp_path))
     assert sizes[-1] < 1.5 * said
     grown = [after - before for before, after in pairwise(sizes)]
-    assert max(grown) < 1.15 * min(grown)
+    # Linear: what a save of the whole state takes would grow 1, 3, 5 times. Whether the writes of a task share an event
+    # with a checkpoint depends on the moment, so parts differ by a fifth on a busy machine.
+    assert max(grown) < 1.5 * min(grown)
