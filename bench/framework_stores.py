@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 import onrecord
 from bench.framework_turns import (
@@ -194,32 +195,36 @@ def langgraph_at_once(place: Path, stock: list[Turn]) -> None:
     database.close()
 
 
+def step_messages(turn: Turn) -> list[Any]:
+    """A turn as messages that a graph has given ids."""
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+    user, assistant, result = turn
+    return [
+        HumanMessage(user["content"], id=str(uuid4())),
+        AIMessage(assistant["content"], id=str(uuid4())),
+        ToolMessage(result["content"], tool_call_id="c", id=str(uuid4())),
+    ]
+
+
 def stepping(saver: Any) -> Write:
     """The durable calls of one step, without the graph around them: the writes of a task, then a checkpoint."""
-    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
     from langgraph.checkpoint.base.id import uuid6
 
     found = saver.get_tuple({"configurable": {"thread_id": "s", "checkpoint_ns": ""}})
     config, checkpoint = found.config, found.checkpoint
     state = list(checkpoint["channel_values"]["messages"])
-    version = max(checkpoint["channel_versions"].values())
 
-    async def write(turn: Turn) -> None:
+    async def write(new: list[Any]) -> None:
         nonlocal config, checkpoint
-        user, assistant, result = turn
-        new = [
-            HumanMessage(user["content"], id=str(uuid6())),
-            AIMessage(assistant["content"], id=str(uuid6())),
-            ToolMessage(result["content"], tool_call_id="c", id=str(uuid6())),
-        ]
         state.extend(new)
         versions = checkpoint["channel_versions"]
-        at = version + 1 if isinstance(version, int) else f"{len(state):032}.0"
+        at = saver.get_next_version(max(versions.values()), None)
         checkpoint = checkpoint | {
             "id": str(uuid6(clock_seq=len(state))), "channel_values": {"messages": list(state)},
             "channel_versions": versions | {"messages": at},
         }  # fmt: skip
-        saver.put_writes(config, [("messages", new)], str(uuid6()))
+        saver.put_writes(config, [("messages", new)], str(uuid4()))
         config = saver.put(config, checkpoint, {"source": "loop", "step": len(state)}, {"messages": at})
 
     return write

@@ -55,6 +55,7 @@ from bench.framework_stores import (  # noqa: E402 - the path above makes this a
     connected,
     plain,
     plain_steps,
+    step_messages,
     stepping,
 )
 from bench.report import Figure, show  # noqa: E402 - as above
@@ -111,7 +112,8 @@ async def measured(name: str, count: int, long: int, place: Path) -> list[Figure
     call, against = turn["ours"].wall / about.calls, turn["plain"].wall
     if name == "langgraph":
         steppers = {which: stepping(STEPPING[which]) for which in ("ours", "theirs")}
-        step = await alternated({"plain": writers["plain"], **steppers}, stock[count:], about)
+        both = {"plain": writers["plain"], **steppers}
+        step = await alternated(both, stock[count:], about._replace(made=step_messages))
         call, against = step["ours"].wall / 2, step["plain"].wall
     close_all()
     if "calls" not in about.aims:

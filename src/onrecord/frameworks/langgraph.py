@@ -284,12 +284,12 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
 
         put = Put(key, parent, checkpoint, about, versions or {})
         try:
-            thread.riding.write(put, draft)
+            thread.riding.write(put, draft, expects=_is_of_graph(conf))
         except LogMoved:
             if thread.on_conflict != FORK:
                 raise
             thread = self._fork(thread, conf)
-            thread.riding.write(put, draft)
+            thread.riding.write(put, draft, expects=False)
         self._went_on(conf)
         return _config(thread.id, *key, conf.get(RUN_KEY))
 
@@ -303,7 +303,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         if head is None or head == parent:
             return
         run = self._runs.get(conf.get(RUN_KEY) or "")
-        if run is None and not any(key.startswith(_PREGEL) for key in conf):
+        if run is None and not _is_of_graph(conf):
             return  # not a run: a tool that copies checkpoints, for instance
         if run is not None and (run.explicit == parent or (ns, parent or "") not in thread.nodes):
             return
@@ -350,7 +350,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         numbered = [(WRITES_IDX_MAP.get(channel, n), channel, value) for n, (channel, value) in enumerate(writes)]
 
         rider = Rider(key, numbered, task_id, task_path)
-        if any(name.startswith(_PREGEL) for name in conf):
+        if _is_of_graph(conf):
             if all(index >= 0 for index, _channel, _value in numbered) and thread.riding.wait(rider):
                 return
             thread.wait_for(key, PUT_SECONDS)
@@ -482,6 +482,11 @@ def _conf(config: RunnableConfig) -> dict[str, Any]:
             "the config names no thread", hint='pass {"configurable": {"thread_id": "any text"}} to the graph'
         )
     return conf
+
+
+def _is_of_graph(conf: dict[str, Any]) -> bool:
+    """Whether a graph made this call while it ran, and not a program that uses the saver by itself."""
+    return any(name.startswith(_PREGEL) for name in conf)
 
 
 def _config(thread_id: str, ns: str, id_: str | None, run: str | None = None) -> RunnableConfig:

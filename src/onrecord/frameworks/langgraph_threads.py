@@ -303,8 +303,8 @@ class Riding:
             if thread.write(make):
                 pooling.settle()
 
-    def write(self, put: Put, draft: Callable[[Pooling, dict[str, Any]], Draft]) -> None:
-        """Keep a checkpoint, and what waits for it, in one durable step."""
+    def write(self, put: Put, draft: Callable[[Pooling, dict[str, Any]], Draft], *, expects: bool) -> None:
+        """Keep a checkpoint, and what waits for it, in one durable step; `expects`: tasks may be about to add to it."""
         thread = self._thread
         riders: list[Rider] = []
         pooling = Pooling(thread)
@@ -318,7 +318,8 @@ class Riding:
             pooling, writes = self._pooled(riders)
             return [draft(pooling, step_of(pooling, put_of(pooling, put), writes))]
 
-        time.sleep(0)  # the threads of tasks that have just ended add their writes
+        if expects:
+            time.sleep(0)  # the threads of tasks that have just ended add their writes; it may take 70 us
         try:
             thread.write(make)
             pooling.settle()
