@@ -1,12 +1,14 @@
 """pydantic-ai-harness on our log: whatever its own SQLite store answers, ours answers too, and more survives."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -134,6 +136,40 @@ def test_a_message_is_kept_once_and_shown(store):
     ]
     assert [len(event.data["lines"]) for event in kept] == [3] * 40
     check_shared(store, "c", [text for number in range(40) for text in (f"question {number}", f"answer {number}")])
+
+
+def test_a_process_that_continues_writes_what_one_that_begins_anew_writes(store):
+    """What a process remembers of its last snapshot changes no message, no name of one and no snapshot."""
+    source = Random(7)
+    words = ["a", "b", "longer " * 20, "c"]
+    texts: list[str] = []
+    saved: list[tuple[str, list[str]]] = []
+    for _save in range(40):
+        kept = source.choice([0, len(texts) // 2, *[len(texts)] * 4])
+        texts = texts[:kept] + source.choices(words, k=source.randrange(4))
+        saved.append((source.choice(["r1", "r1", "r2"]), texts))
+
+    async def story() -> None:
+        going = OnrecordStepStore(store)
+        for number, (run, said_here) in enumerate(saved):
+            await going.save_snapshot(snapshot(run, number, *said_here, conversation_id="going"))
+        for number, (run, said_here) in enumerate(saved):
+            anew = OnrecordStepStore(store)
+            await anew.save_snapshot(snapshot(f"anew-{run}", number, *said_here, conversation_id="anew"))
+        for run in ("r1", "r2"):
+            found = await OnrecordStepStore(store).list_snapshots(run_id=run)
+            assert [one.messages for one in found] == [said(*texts) for of, texts in saved if of == run]
+
+    asyncio.run(story())
+    going, anew = (
+        [
+            (event.data["keys"][1:], event.data["lines"][1:], event.data["keep"], event.data["add"])
+            for event in store.get(name).log.decoded(json.loads, ["payload.kept"])
+            if event.data["step"] == "snapshot"
+        ]
+        for name in ("going", "anew")
+    )
+    assert going == anew
 
 
 def test_an_agent_continues_from_our_store(store):

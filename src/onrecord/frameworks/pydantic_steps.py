@@ -52,7 +52,7 @@ with required("pydantic-ai-harness", "pydantic_ai pydantic_ai_harness pydantic",
     )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Container
 
     from pydantic_ai.messages import ModelMessage
 
@@ -94,6 +94,8 @@ class Steps(Conversation):
         self.snapshots: dict[str, list[dict[str, Any]]] = {}
         self.last: Listed[str] = Listed([], 0)
         """The messages of the last snapshot."""
+        self.saved: tuple[list[str], bytes] = ([], b"[")
+        """What this process saved last: the names of the messages, and their JSON without the bracket at its end."""
         self.records: dict[str, Any] = {}
         """The newest record of each tool effect."""
         self.counts: dict[str, int] = {}
@@ -120,6 +122,11 @@ class Steps(Conversation):
             self._digests[line] = key.partition(_AGAIN)[0]
         self._digested = len(self.pool)
         return self._digests
+
+    def begun_by(self, whole: bytes) -> list[str]:
+        """The names of the messages that a snapshot begins with, if it begins with all of the last one; else none."""
+        names, text = self.saved
+        return names if whole.startswith(text) and names == self.last.refs() else []
 
     def unread(self) -> list[dict[str, Any]]:
         """Messages that say what others added and no snapshot has."""
@@ -325,16 +332,19 @@ class OnrecordStepStore:
 
     def _save(self, snapshot: Any) -> None:
         check_type(snapshot, ContinuableSnapshot, "a ContinuableSnapshot")
-        lines = [ModelMessagesTypeAdapter.dump_json([one])[1:-1].decode() for one in snapshot.messages]
+        whole = ModelMessagesTypeAdapter.dump_json(snapshot.messages)
         about = {name: getattr(snapshot, name) for name in _FIELDS} | {"timestamp": snapshot.timestamp.isoformat()}
 
         def make(kept: Steps) -> list[Draft]:
             if _is_old(snapshot.idempotency_key, kept.snapshots.get(snapshot.run_id, [])):
                 return []
-            known = kept.digests
-            names = _names([known.get(line) or _digest(line) for line in lines])
+            known, before = kept.digests, kept.begun_by(whole)
+            lines = [_line(one) for one in snapshot.messages[len(before) :]]
+            digests = [known.get(line) or _digest(line) for line in lines]
+            names = _names(digests, before, kept.pool)
+            kept.saved = (names, whole[:-1])
             keep = _shared(kept.last.refs(), names)
-            new = {name: at for at, name in enumerate(names) if name not in kept.pool}
+            new = {name: at for at, name in enumerate(names[len(before) :]) if name not in kept.pool}
             others = {position for position, _items in kept.of_others()}
             rows = [
                 read_row(number, name, said)
@@ -419,12 +429,18 @@ def _draft(
     return kept.draft("payload.kept", data)
 
 
-def _names(digests: list[str]) -> list[str]:
-    """A name for each message: its digest, and a number if the same was said before."""
+def _line(message: ModelMessage) -> str:
+    return ModelMessagesTypeAdapter.dump_json([message])[1:-1].decode()
+
+
+def _names(digests: list[str], before: list[str], said: Container[str]) -> list[str]:
+    """The names of a snapshot's messages, those `before` and one for each digest: with a number if it comes again."""
     counts: dict[str, int] = {}
-    names: list[str] = []
+    names = before[:]
     for digest in digests:
-        counts[digest] = counts.get(digest, 0) + 1
+        if digest not in counts:
+            counts[digest] = sum(name.startswith(digest) for name in before) if digest in said else 0
+        counts[digest] += 1
         names.append(digest if counts[digest] == 1 else f"{digest}{_AGAIN}{counts[digest]}")
     return names
 
