@@ -9,29 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import onrecord
-from bench.framework_turns import (
-    adk_decoding,
-    adk_events,
-    as_it_is,
-    claude_entries,
-    history_decoding,
-    history_encoding,
-    history_messages,
-    history_text,
-    langgraph_decoding,
-    mcp_message,
-    pydantic_decoding,
-    pydantic_encoding,
-    pydantic_messages,
-    pydantic_text,
-    responses_items,
-    steps_encoding,
-    strands_messages,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -249,6 +231,30 @@ async def langgraph_ours(place: Path) -> Pair:
     return write, read
 
 
+async def langgraph_ours_going_on(place: Path, turn: Turn) -> int:
+    """A resume and the turn that it is for."""
+    from onrecord.frameworks.langgraph import OnrecordSaver
+
+    with onrecord.connect(str(place / "x.db"), project="bench") as again:
+        return read_and_put(OnrecordSaver(again), turn)
+
+
+async def langgraph_theirs_going_on(place: Path, turn: Turn) -> int:
+    """The same with the framework's own store."""
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    with closing(sqlite3.connect(place / "x.db", check_same_thread=False)) as database:
+        return read_and_put(SqliteSaver(database), turn)
+
+
+def read_and_put(saver: Any, turn: Turn) -> int:
+    """Read the state of a graph and add a turn to it."""
+    put, read = graph_on(saver)
+    count: int = read()
+    put(turn)
+    return count
+
+
 async def langgraph_theirs(place: Path) -> Pair:
     from langgraph.checkpoint.sqlite import SqliteSaver
 
@@ -437,60 +443,3 @@ async def mcp_ours(place: Path) -> Pair:
         return len(found)
 
     return write, read
-
-
-class Measured(NamedTuple):
-    """A framework: our adapter, its own store, what it has instead of a turn, and the durable calls of a turn."""
-
-    ours: Callable[[Path], Awaitable[Pair]]
-    theirs: Callable[[Path], Awaitable[Pair]] | None
-    """None if the framework has no store that survives its process."""
-    module: str
-    """What must be installed."""
-    environment: str
-    made: Callable[[Turn], Any]
-    calls: int
-    durable: bool = True
-    """Whether its own store syncs what it writes, in a database: only then is it a yardstick."""
-    decoding: Callable[[list[Turn]], Callable[[], object]] | None = None
-    """What the framework itself does to have the objects of these turns, if it makes any."""
-    encoding: Callable[[], Write] | None = None
-    """What the framework itself does to save a turn, with any store, if that is more than to hand over what it has."""
-    text: Callable[[Any], str] = str
-    """The JSON that it makes of a turn then."""
-    most: int = 1_000
-    """How many turns are written one by one at the most."""
-    aims: str = "calls and turns"
-    """What has a target here: single calls, or whole turns as the framework makes them."""
-    at_once: Callable[[Path, list[Turn]], None] | None = None
-    """Puts many turns into its own store, where one by one would take too long: all but the last ones of a resume."""
-
-
-MEASURED = {
-    "openai-agents": Measured(openai_ours, openai_theirs, "agents", "core", responses_items, 1, aims="calls"),
-    "openai-agents-run": Measured(run_ours, run_theirs, "agents", "core", responses_items, 2, aims="turns"),
-    "langgraph": Measured(
-        langgraph_ours, langgraph_theirs, "langgraph.checkpoint.sqlite", "core", as_it_is, 5,
-        decoding=langgraph_decoding, most=400, at_once=langgraph_at_once,
-    ),
-    "google-adk": Measured(
-        adk_ours, adk_theirs, "google.adk", "google-adk", adk_events, 3, decoding=adk_decoding
-    ),
-    "pydantic-steps": Measured(
-        steps_ours, steps_theirs, "pydantic_ai_harness", "pydantic-steps", pydantic_messages, 1,
-        decoding=pydantic_decoding, encoding=steps_encoding, text=pydantic_text,
-    ),
-    "pydantic-ai": Measured(
-        pydantic_ours, None, "pydantic_ai.conversation", "pydantic-ai", pydantic_messages, 1,
-        decoding=pydantic_decoding, encoding=pydantic_encoding, text=pydantic_text,
-    ),
-    "strands": Measured(
-        strands_ours, strands_theirs, "strands", "strands", strands_messages, 3, durable=False
-    ),
-    "agent-framework": Measured(
-        history_ours, history_theirs, "agent_framework", "agent-framework", history_messages, 1, durable=False,
-        decoding=history_decoding, encoding=history_encoding, text=history_text,
-    ),
-    "claude-agent-sdk": Measured(claude_ours, None, "claude_agent_sdk", "claude", claude_entries, 1),
-    "mcp": Measured(mcp_ours, None, "mcp.server.streamable_http", "core", mcp_message, 1),
-}  # fmt: skip

@@ -41,6 +41,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,7 +49,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:1] = [str(ROOT), str(ROOT / "src")]  # not this directory: its modules have names of libraries
 
 from bench.framework_stores import (  # noqa: E402 - the path above makes this a program of its own
-    MEASURED,
     OPENED,
     STEPPING,
     answering,
@@ -58,13 +58,15 @@ from bench.framework_stores import (  # noqa: E402 - the path above makes this a
     step_messages,
     stepping,
 )
+from bench.framework_table import MEASURED  # noqa: E402 - as above
 from bench.report import Figure, show  # noqa: E402 - as above
 from bench.workload import text, turns  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bench.framework_stores import Measured, Pair, Write
+    from bench.framework_stores import Pair, Write
+    from bench.framework_table import Measured
 
 STEPS = 100
 """How many durable calls of LangGraph are measured by themselves, after the turns."""
@@ -125,6 +127,7 @@ async def measured(name: str, count: int, long: int, place: Path) -> list[Figure
         *_encoding_apart(name, call, turn),
         *_in_steps(name, turn),
         *_resumes(name, resumed, about.decoding and about.decoding(turns(long))),
+        *going_on(name, place),
     ]  # fmt: skip
     if "theirs" not in made:
         return found
@@ -163,6 +166,22 @@ async def resumes(name: str, count: int, place: Path) -> dict[str, Cost]:
             found[which] += _resumed_elsewhere(read)
     close_all()
     return {which: min(costs, key=lambda one: one.processor) for which, costs in found.items()}
+
+
+def going_on(name: str, place: Path) -> list[Figure]:
+    """Resumes of the same sessions, each with the next turn, against the framework's own store."""
+    about, turn = MEASURED[name], turns(1)[0]
+    if about.going_on is None:
+        return []
+    found: dict[str, list[Cost]] = {which: [] for which in about.going_on}
+    for _round in range(ROUNDS):
+        for which, go_on in about.going_on.items():
+            found[which] += _resumed_elsewhere(partial(go_on, place / "resumed" / which, turn))
+    ours, theirs = (min(found[which], key=lambda one: one.processor) for which in ("ours", "theirs"))
+    return [
+        Figure(f"{name}: resume and the next turn, against its own store", ours.processor / theirs.processor, "x", 1.0,
+               detail=f"ours: {ours}; its own: {theirs}")
+    ]  # fmt: skip
 
 
 def close_all() -> None:
