@@ -87,7 +87,8 @@ class Room:
     def clear(self) -> None:
         """Kill every process in here, until none is left."""
         deadline = time.monotonic() + ROOM_SECONDS
-        while left := self.inhabitants():
+        # A process that forks and ends while they are listed hides its child from one look, not from the next.
+        while left := self.inhabitants() or self.inhabitants():
             for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)

@@ -139,7 +139,7 @@ def test_two_positions_are_compared(tab):
     tab.keyboard.press("Enter")
     assert "Deploy it" in tab.inner_text("dialog div")
     tab.click("dialog .close")
-    assert tab.locator("dialog").count() == 0
+    tab.wait_for_selector("dialog", state="detached")
 
 
 def test_changed_files_have_a_part_of_their_own(tab):
