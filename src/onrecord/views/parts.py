@@ -124,8 +124,9 @@ def responses_content(content: object, role: str) -> Any:
 
 
 def anthropic_content(content: object) -> list[dict[str, Any]]:
-    """For Anthropic's API, as blocks."""
-    return [{"type": "text", "text": part.text} if part.text else _anthropic_image(part) for part in parts_of(content)]
+    """For Anthropic's API, as blocks; it refuses text that is only white space."""
+    parts = [part for part in parts_of(content) if not part.text or part.text.strip()]
+    return [{"type": "text", "text": part.text} if part.text else _anthropic_image(part) for part in parts]
 
 
 def _anthropic_image(part: Part) -> dict[str, Any]:
