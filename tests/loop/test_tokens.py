@@ -102,6 +102,26 @@ def test_room_for_tokens_is_a_whole_number(session, tokens):
         session.messages(count=7)
 
 
+@pytest.mark.parametrize("found", [None, [1, 2, 3], "5", -1, True])
+def test_a_counter_counts(session, found):
+    """A function that returns anything but a number, such as the tokens themselves, is refused with what it returned."""
+    say(session, "hello", "good day")
+    with pytest.raises(
+        InvalidInput, match=r"the function in count returned .*, which is no number of tokens"
+    ) as refused:
+        session.messages(count=lambda _text: found)
+    assert "len(" in refused.value.hint
+
+
+@pytest.mark.parametrize("system", [["You pay."], 7, "half a character: \ud800"])
+def test_the_system_is_told_in_text(session, system):
+    """What is no text that can be sent is refused before it is counted, with what to pass or to do."""
+    with session.turn() as turn:
+        with pytest.raises(InvalidInput) as refused:
+            turn.messages(system=system)
+        assert refused.value.hint
+
+
 def test_a_system_text_that_is_too_long_is_named(session):
     """The error says how long the system's text is, and what is allowed."""
     say(session, "hello", "good day")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import BudgetExceeded, InvalidInput, PayloadErased, TurnConflict
-from onrecord.log.codec import open_records
+from onrecord.log.codec import encode_payload, open_records
 from onrecord.log.items import to_items
 from onrecord.session.budget import raised
 from onrecord.session.reading import recent_items, speaker
@@ -156,7 +156,7 @@ def messages(session: Session, format: str, *, tokens: int, count: Counter, syst
     from onrecord.session import moment
 
     counter, turn = counter_of(count), session._open_turn
-    said = counter(system) if system else 0
+    said = counter(_checked_system(system)) if system else 0
     room = _room(tokens, said)
     if turn is None or not turn.is_open:
         session.budget.check()
@@ -172,10 +172,20 @@ def messages(session: Session, format: str, *, tokens: int, count: Counter, syst
     return made
 
 
+def _checked_system(system: str) -> str:
+    """The system's text, if it is text that can be sent."""
+    if not isinstance(system, str):
+        raise InvalidInput(
+            f"system is your text for the system, not {type(system).__name__}", hint='like system="You pay invoices."'
+        )
+    encode_payload(system)
+    return system
+
+
 def _room(tokens: int, said: int) -> int:
     """How many tokens are left for the messages beside the system's text."""
     if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
-        raise InvalidInput(f"tokens is a whole number above 0, not {tokens!r}")
+        raise InvalidInput(f"tokens is a whole number above 0, not {tokens!r}", hint="like tokens=100_000, the default")
     if said >= tokens:
         raise InvalidInput(
             f"the system's text alone has {said:,} tokens, and {tokens:,} are allowed in all",
@@ -191,9 +201,11 @@ def counter_of(count: Counter) -> Callable[[str], int]:
 
         return count_tokens
     if callable(count):
-        return count
+        return _checked_counter(count)
     if not isinstance(count, str):
-        raise InvalidInput(f"count is a function or the name of a model, not {type(count).__name__}")
+        raise InvalidInput(
+            f"count is a function or the name of a model, not {type(count).__name__}", hint='like count="gpt-5"'
+        )
     try:
         import tiktoken
     except ImportError:
@@ -213,6 +225,21 @@ def counter_of(count: Counter) -> Callable[[str], int]:
             hint="it is downloaded once; without a network, pass a function that counts",
         ) from problem
     return lambda text: len(encoding.encode_ordinary(text))
+
+
+def _checked_counter(count: Callable[[str], int]) -> Callable[[str], int]:
+    """A caller's counter; it is refused if what it returns is no number, such as the tokens themselves."""
+
+    def counted(text: str) -> int:
+        found = count(text)
+        if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
+            raise InvalidInput(
+                f"the function in count returned {found!r:.60}, which is no number of tokens",
+                hint="like count=lambda text: len(tokenizer.encode(text))",
+            )
+        return found  # type: ignore[return-value]  # a fraction can be added and compared, too
+
+    return counted
 
 
 def reply(turn: Loop, answer: object, *, cost: float | None) -> list[ToolCall]:

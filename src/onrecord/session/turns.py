@@ -169,7 +169,9 @@ class Turn(Loop):
             return
         if self.answered:
             raise TurnConflict("this turn already has its answer; nothing can be added", hint="use turn.answer")
-        raise TurnConflict(f"this turn is already {'committed' if self.committed else 'aborted'}")
+        if self.committed:
+            raise TurnConflict("this turn is already committed", hint="session.turn() begins the next one")
+        raise TurnConflict("this turn is already aborted", hint="session.turn(resume=True) continues it")
 
     def _stop(self, reason: str, limit: str) -> None:
         """Abort this turn and pause the session, in one durable step."""
