@@ -10,7 +10,7 @@ import pytest
 
 import onrecord
 from onrecord import aio
-from onrecord.errors import EffectUnknown, InvalidInput, LeaseLost, ToolTimedOut
+from onrecord.errors import EffectUnknown, InvalidInput, LeaseLost, ToolTimedOut, TurnConflict
 from onrecord.log.codec import encode_payload
 from onrecord.log.items import text_of
 from onrecord.views.values import ToolCall
@@ -27,6 +27,10 @@ def store():
 @pytest.fixture
 def session(store):
     return store.open("work", agent="main")
+
+
+async def pay_later(invoice: int) -> str:
+    return f"paid {invoice}"
 
 
 class Died(BaseException):
@@ -217,16 +221,107 @@ def test_an_interrupted_call_of_ones_own_is_unknown(session):
 
 @pytest.mark.parametrize(
     ("fn", "options"),
-    [(17, {}), (print, {"name": 7}), *((print, {"timeout": wrong}) for wrong in (0, -1, "a", True, float("nan"), 1e9))],
+    [
+        (17, {}),
+        (max, {}),
+        (print, {"name": 7}),
+        (print, {"name": "a\nb"}),
+        *((print, {"timeout": wrong}) for wrong in (0, -1, "a", True, float("nan"), 1e9)),
+    ],
 )
 def test_what_is_no_tool_is_refused(session, fn, options):
-    """A tool is a function, its name is text, and a timeout is a time."""
+    """A tool is a function whose arguments are known, its name is text of one line, and a timeout is a time."""
     with pytest.raises(InvalidInput):
         session.tool(fn, **options)
 
 
-async def pay_later(invoice: int) -> str:
-    return f"paid {invoice}"
+def test_tools_are_passed_one_by_one_and_have_names_of_their_own(session):
+    """A list of tools is refused with the call that takes it, and so are two tools that the model could not tell apart."""
+    with session.turn() as turn:
+        turn.reply(completion(call="c1", invoice=17))
+        with pytest.raises(InvalidInput, match="a tool is a function, not list") as refused:
+            turn.run_tools([print])  # type: ignore[arg-type]  # what a caller may try
+        assert refused.value.hint == "pass them one by one: turn.run_tools(*tools)"
+        one, two = session.tool(lambda invoice: invoice, name="pay"), session.tool(lambda invoice: -invoice, name="pay")
+        with pytest.raises(InvalidInput, match="two tools have the name 'pay'"):
+            turn.run_tools(one, two)
+        assert turn.run_tools(one, one) == 1
+
+
+def hidden(later: Any) -> Any:
+    """What a decorator makes of a function that has to be awaited or read."""
+    return lambda number: later(number)  # noqa: PLW0108  # it must not be the function itself
+
+
+def pages(of: int):
+    yield of
+
+
+async def pages_later(of: int):
+    yield of
+
+
+class Pages:
+    def __call__(self, of: int):
+        yield of
+
+
+@pytest.mark.parametrize("fn", [pages, pages_later, partial(pages, 1), Pages()])
+def test_a_generator_is_no_tool(session, fn):
+    """A generator does not run when it is called, so it would be on record as done without having done anything."""
+    with session.turn() as turn:
+        turn.reply(completion(call="c1", name="pages", of=1))
+        for use in (session.tool, aio.AsyncSession(session).tool, turn.run_tools):
+            with pytest.raises(InvalidInput, match="is a generator, which does not run when it is called") as refused:
+                use(fn)
+            assert refused.value.hint
+    assert not list(session.events(kinds=["effect.started"]))
+
+
+@pytest.mark.parametrize("later", [pay_later, pages])
+def test_what_did_not_run_is_not_on_record_as_done(session, later):
+    """A function that returns a coroutine or a generator has done nothing: the call failed, and may be made again."""
+    pay = session.tool(hidden(later), name="pay")
+    for _time in range(2):
+        with pytest.raises(InvalidInput, match=r"returned a (coroutine|generator), which did not run"):
+            pay(17)
+    with session.turn() as turn:
+        turn.reply(completion(call="c1", number=17))
+        turn.run_tools(pay)
+        assert "which did not run" in text_of(turn.items[-1])
+    assert [event.data["ok"] for event in session.events(kinds=["effect.finished"])] == [False] * 3
+
+
+@pytest.mark.parametrize("timeout", [None, 90])
+def test_a_function_around_a_coroutine_function_is_awaited(store, timeout):
+    """A decorator may hide that a tool has to be awaited: `aio` awaits what the tool returns, within its timeout."""
+
+    async def main() -> None:
+        session = await aio.over(store).open("awaited", agent="main")
+        assert await session.tool(hidden(pay_later), timeout=timeout)(17) == "paid 17"
+        with pytest.raises(ToolTimedOut):
+            await session.tool(hidden(asyncio.sleep), timeout=0.05)(600)
+
+    asyncio.run(main())
+
+
+def test_an_awaited_turn_that_has_not_begun_says_so(store):
+    """A turn of `aio` that is used without `async with` is refused with what begins it; a misspelt name is a mistake."""
+
+    async def main() -> None:
+        session = await aio.over(store).open("awaited", agent="main")
+        turn = session.turn()
+        with pytest.raises(TurnConflict, match="this turn has not begun") as refused:
+            await turn.user("hello")
+        assert "async with session.turn() as turn:" in refused.value.hint
+        with pytest.raises(AttributeError, match="no attribute 'usr'"):
+            turn.usr("hello")  # type: ignore[attr-defined]  # what a caller may misspell
+        async with turn:
+            await turn.user("hello")
+            assert turn.committed is None
+        assert (turn.committed.kind, turn.aborted) == ("turn.committed", None)
+
+    asyncio.run(main())
 
 
 class Payer:

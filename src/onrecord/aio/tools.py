@@ -47,12 +47,16 @@ class AsyncTool(AnyTool[P, Awaitable[R] | R]):
         call: partial[Any] = partial(self.fn, *bound.args, **bound.kwargs)
         limit = asyncio.timeout(self.timeout)
         try:
-            if not is_awaited(self.fn):
-                if self.timeout is not None:
-                    call = partial(within, self.session, key, self.name, call, self.timeout)
-                return await settled(call)
-            async with limit:
-                return await call()
+            if is_awaited(self.fn):
+                async with limit:
+                    return await call()
+            if self.timeout is not None:
+                call = partial(within, self.session, key, self.name, call, self.timeout)
+            made = await settled(call)
+            if inspect.isawaitable(made):  # of a plain function around a coroutine function, such as a decorator's
+                async with limit:
+                    return await made
+            return made
         except ToolTimedOut:
             raise
         except Exception as problem:

@@ -237,7 +237,7 @@ def _checked_counter(count: Callable[[str], int]) -> Callable[[str], int]:
                 f"the function in count returned {found!r:.60}, which is no number of tokens",
                 hint="like count=lambda text: len(tokenizer.encode(text))",
             )
-        return found  # type: ignore[return-value]  # a fraction can be added and compared, too
+        return found  # a fraction can be added and compared, too
 
     return counted
 

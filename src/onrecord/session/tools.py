@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Coroutine, Generator
 from contextvars import copy_context
 from functools import partial, update_wrapper
 from hashlib import sha256
@@ -45,10 +46,11 @@ class AnyTool(Generic[P, R]):
         self, session: Session, fn: Callable[P, R], *, name: str = "", safe_to_repeat: bool = False,
         timeout: float | None = None,
     ) -> None:  # fmt: skip
-        if not callable(fn):
-            raise InvalidInput(f"a tool is a function, not {type(fn).__name__}")
+        _check_function(fn)
         if not isinstance(name, str):
             raise InvalidInput(f"a tool's name is text, not {type(name).__name__}")
+        if not name.isprintable():
+            raise InvalidInput(f"a tool's name has only printable characters, not {name!r:.80}")
         if timeout is not None and not _is_timeout(timeout):
             raise InvalidInput(
                 f"a timeout is a number of seconds above 0, not {timeout!r}", hint=f"at most {TIMEOUT_LIMIT:,.0f}"
@@ -95,6 +97,25 @@ class AnyTool(Generic[P, R]):
         }
 
 
+def _check_function(fn: object) -> None:
+    """Refuse what cannot be called once, with arguments that have names, for one result."""
+    if not callable(fn):
+        hint = "pass them one by one: turn.run_tools(*tools)" if isinstance(fn, list | tuple) else ""
+        raise InvalidInput(f"a tool is a function, not {type(fn).__name__}", hint=hint)
+    for one in (fn, getattr(fn, "__call__", None)):  # noqa: B004  # its `__call__` itself
+        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+            raise InvalidInput(
+                f"{getattr(fn, '__name__', 'the tool')} is a generator, which does not run when it is called",
+                hint="return a list instead of yielding",
+            )
+    try:
+        inspect.signature(fn)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"Python does not know the arguments of {fn!r:.80}", hint="wrap it in a function with named arguments"
+        ) from None
+
+
 def is_awaited(fn: Callable[..., Any]) -> bool:
     """Whether a function, or an object that is called like one, has to be awaited."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004  # its `__call__` itself
@@ -133,13 +154,26 @@ class Tool(AnyTool[P, R]):
 
     def run(self, key: str, arguments: dict[str, Json]) -> R:
         """Run it once, ever, under a key of your own."""
-        call: partial[R] = partial(self.fn, *_spread(self.fn, arguments)[0], **_spread(self.fn, arguments)[1])
+        args, named = _spread(self.fn, arguments)
+        call: partial[R] = partial(_called, self.fn, *args, **named)
         if self.timeout is not None:
             call = partial(within, self.session, key, self.name, call, self.timeout)
         update_wrapper(call, self.fn)
         call.__name__ = self.name  # type: ignore[attr-defined]  # a partial takes attributes
         made: R = self.session.once(key, call, rerun_unknown=self.safe_to_repeat, arguments=arguments)
         return made
+
+
+def _called(fn: Callable[P, R], /, *args: P.args, **named: P.kwargs) -> R:
+    """What a function returns; it failed if that is still to run, for no one would run it."""
+    made = fn(*args, **named)
+    if isinstance(made, Coroutine | Generator):
+        made.close()
+        raise InvalidInput(
+            f"{getattr(fn, '__name__', 'the tool')} returned a {type(made).__name__}, which did not run",
+            hint="return a result; coroutines are awaited by the session of onrecord.aio",
+        )
+    return made
 
 
 def _spread(fn: Callable[..., Any], arguments: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -228,8 +262,15 @@ class Ran(NamedTuple):
 
 def by_name(session: Session, tools: Iterable[Any], make: Callable[..., Any] = Tool) -> dict[str, Any]:
     """Tools by their names; a plain function becomes a tool that is not safe to repeat."""
-    made = [one if hasattr(one, "safe_to_repeat") else make(session, one) for one in tools]
-    return {one.name: one for one in made}
+    known: dict[str, Any] = {}
+    for one in tools:
+        made = one if hasattr(one, "safe_to_repeat") else make(session, one)
+        if made.name in known and made is not known[made.name]:
+            raise InvalidInput(
+                f"two tools have the name {made.name!r}", hint="give one another name: session.tool(function, name=...)"
+            )
+        known[made.name] = made
+    return known
 
 
 def _refuse_awaited(tool: AnyTool[..., Any]) -> None:
@@ -259,7 +300,7 @@ def _run(one: Pending, known: dict[str, Any]) -> Ran:
 
     def guarded(*args: Any, **named: Any) -> Json:
         try:
-            return function.fn(*args, **named)
+            return _called(function.fn, *args, **named)
         except Exception as problem:
             failed.append(problem)
             raise
