@@ -10,8 +10,9 @@ import pytest
 
 import onrecord
 from onrecord import aio
+from onrecord.aio.tools import run_tools
 from onrecord.errors import EffectUnknown, InvalidInput, LeaseLost, ToolTimedOut, TurnConflict
-from onrecord.log.codec import encode_payload
+from onrecord.log.codec import NESTING_LIMIT, encode_payload
 from onrecord.log.items import text_of
 from onrecord.views.values import ToolCall
 from tests.loop.replies import completion, generated
@@ -182,6 +183,38 @@ def test_what_cannot_be_recorded_is_said(session):
         turn.reply(completion(call="c1", invoice=17))
         turn.run_tools(session.tool(lambda invoice: {1, 2}, name="pay"))
         assert turn.items[-1]["content"] == "[pay ran; what it returned cannot be recorded as JSON]"
+
+
+def test_a_result_that_just_fits_nowhere_is_on_record_as_done(session):
+    """A result that is too deep for its event only with what is around it: the tool ran, and the ledger says so."""
+    result: Any = 17
+    for _level in range(NESTING_LIMIT):
+        result = [result]
+    encode_payload(result)
+    with session.turn() as turn:
+        turn.reply(completion(call="c1", invoice=17))
+        turn.run_tools(session.tool(lambda invoice: result, name="pay"))
+        assert turn.items[-1]["content"] == "[pay ran; what it returned cannot be recorded as JSON]"
+    assert not session.views.effects.unfinished
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_result_that_is_too_large_does_not_stop_the_loop(session, monkeypatch, awaited):
+    """Too large to be recorded, or only as the text of a message: the model reads that, and the turn can go on."""
+    monkeypatch.setattr("onrecord.log.codec.PAYLOAD_LIMIT", 20_000)
+    results = ["x" * 30_000, {"quotes": '"' * 8_000}]
+    with session.turn() as turn:
+        for call, result in zip(("c1", "c2"), results, strict=True):
+            turn.reply(completion(call=call, invoice=17))
+            if awaited:
+                pay = aio.AsyncSession(session).tool(lambda invoice, result=result: result, name="pay")
+                asyncio.run(run_tools(turn, [pay]))
+            else:
+                turn.run_tools(session.tool(lambda invoice, result=result: result, name="pay"))
+        said = [text_of(item) for item in turn.items if item["role"] == "tool"]
+    assert said[0] == "[pay ran; what it returned is too large to be recorded]"
+    assert said[1].startswith("[it ran; what it returned is too large for a message: 16,")
+    assert not session.views.effects.unfinished
 
 
 def test_a_tool_that_takes_too_long_is_unknown_until_it_returns(session):

@@ -13,7 +13,7 @@ from onrecord.aio.hands import settled
 from onrecord.errors import ToolTimedOut
 from onrecord.session import effects
 from onrecord.session.chapter import told
-from onrecord.session.tools import AnyTool, Ran, as_text, by_name, chosen, is_awaited, pending, said_of, within
+from onrecord.session.tools import AnyTool, Ran, answer, as_text, by_name, chosen, is_awaited, pending, said_of, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -106,7 +106,7 @@ async def run_tools(turn: Turn, tools: Iterable[Any]) -> int:
     waiting = pending(turn.items, turn.origin)
     ran = await asyncio.gather(*(_run(one, known) for one in waiting))
     for one, result in zip(waiting, ran, strict=True):
-        await settled(partial(turn.tool, one.call["id"], result.content, error=result.error))
+        await settled(partial(answer, turn, one.call["id"], result))
     return len(waiting)
 
 

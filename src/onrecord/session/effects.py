@@ -128,10 +128,10 @@ def conclude(session: Session, key: str, made: Json) -> Json:
     """Record what an effect returned, and return it as a later process will read it."""
     try:
         result = decode_payload(encode_payload(made).decode())
+        settle(session, key, result=result)
     except InvalidInput:
         _finish(session, key, {"ok": True, "result": None, "unrecordable": True})
         raise
-    settle(session, key, result=result)
     return result
 
 

@@ -89,12 +89,12 @@ class Loop:
         Each is an effect: after a crash a finished call is not run again, and one that was interrupted is answered
         with "started, outcome unknown", unless its tool is safe to repeat (`session.tool`).
         """
-        from onrecord.session.tools import pending, run_all
+        from onrecord.session.tools import answer, pending, run_all
 
         self.must_be_open()
         waiting = pending(self.items, self.origin)
         for call, ran in run_all(self.session, waiting, tools):
-            self.tool(call, ran.content, error=ran.error)
+            answer(self, call, ran)
         return len(waiting)
 
     def use(

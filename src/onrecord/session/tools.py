@@ -16,7 +16,7 @@ from hashlib import sha256
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from onrecord.errors import EffectUnknown, InvalidInput, OnrecordError, PayloadErased, ToolTimedOut
+from onrecord.errors import EffectUnknown, InvalidInput, OnrecordError, PayloadErased, TooLarge, ToolTimedOut
 from onrecord.log.codec import encode_payload
 from onrecord.session import effects
 from onrecord.session.chapter import told
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
+    from onrecord.session.loop import Loop
     from onrecord.views.values import Json, ToolCall
 
 TIMEOUT_LIMIT = 7 * 86_400.0
@@ -340,9 +341,20 @@ def said_of(problem: Exception, name: str, failed: list[BaseException]) -> Ran:
         return Ran(f"[{name} ran; its result was erased]", error=True)
     if problem in failed:
         return Ran(told(problem), error=True)
+    if isinstance(problem, TooLarge):
+        return Ran(f"[{name} ran; what it returned is too large to be recorded]", error=True)
     if isinstance(problem, InvalidInput):
         return Ran(f"[{name} ran; what it returned cannot be recorded as JSON]", error=True)
     raise problem
+
+
+def answer(turn: Loop, call: str, ran: Ran) -> None:
+    """Add a result to the turn. As text of a message a result may be larger than on record, and then too large."""
+    try:
+        turn.tool(call, ran.content, error=ran.error)
+    except TooLarge:
+        size = len(ran.content.encode())
+        turn.tool(call, f"[it ran; what it returned is too large for a message: {size:,} bytes]", error=True)
 
 
 _CHECK = "Check before you call it again"
