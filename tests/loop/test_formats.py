@@ -262,6 +262,46 @@ def test_a_refusal_is_said(session, format):
     walked(adapter(format).validate_python(made))
 
 
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
+OWN = [
+    ("openai", {"type": "file", "file": {"file_id": "f1"}}),
+    ("openai", {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}),
+    ("openai-responses", {"type": "input_file", "file_id": "f1"}),
+    ("openai-responses", {"type": "input_image", "file_id": "f1", "detail": "auto"}),
+    ("anthropic", {"type": "document", "source": PDF}),
+    ("anthropic", {"type": "image", "source": {"type": "file", "file_id": "f1"}}),
+    ("gemini", {"file_data": {"file_uri": "gs://files/a.pdf", "mime_type": "application/pdf"}}),
+]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("vendor", "part"), OWN)
+def test_what_only_its_vendor_has_goes_there(session, vendor, part, format):
+    """A document, or a file by its id, goes to its own vendor as the user gave it; another one reads that it is missing."""
+    with session.turn() as turn:
+        turn.user([{"type": "text", "text": "see"}, part])
+        (message,) = turn.messages(format).messages
+    walked(adapter(format).validate_python([message]))
+    last = message.get("content", message.get("parts"))[-1]
+    if format == vendor:
+        assert last == part
+    else:
+        assert "that this format cannot express" in last["text"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_document_is_no_image(session, format):
+    """A document that came in Gemini's form is not sent to others as an image, which they would refuse."""
+    with session.turn() as turn:
+        turn.user([{"text": "see"}, {"inline_data": {"mime_type": "application/pdf", "data": "JVBERg=="}}])
+        (message,) = turn.messages(format).messages
+    last = message.get("content", message.get("parts"))[-1]
+    if format == "gemini":
+        assert last == {"inline_data": {"mime_type": "application/pdf", "data": b"%PDF"}}
+    else:
+        assert last["text"] == "[application/pdf that this format cannot express]"
+
+
 @pytest.mark.parametrize("spoken", ["openai", "openai-responses"])
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_custom_tool_can_be_called(session, spoken, format):
