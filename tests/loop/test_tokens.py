@@ -93,13 +93,26 @@ def test_an_image_has_a_constant_number_of_tokens(session, inside):
     assert session.messages("openai").left_out == 0
 
 
+@pytest.mark.parametrize(
+    "part", [{"type": "input_image", "file_id": "f1"}, {"type": "image", "source": {"type": "file", "file_id": "f1"}}]
+)
+def test_an_image_that_the_vendor_stores_counts_too(session, part):
+    """An image that is only named, by the id of its file, counts like any other."""
+    with session.turn() as turn:
+        turn.user([part])
+        assert turn.messages("openai-responses").tokens > IMAGE_TOKENS
+
+
 @pytest.mark.parametrize("tokens", [0, -1, 1.5, "many", None, True])
 def test_room_for_tokens_is_a_whole_number(session, tokens):
     """A limit that is no whole number above 0 is refused, and so is a counter that does not count."""
     with pytest.raises(InvalidInput, match="tokens is a whole number above 0"):
         session.messages(tokens=tokens)
-    with pytest.raises(InvalidInput, match="count is a function or the name of a model, not int"):
-        session.messages(count=7)
+    with pytest.raises(InvalidInput, match="tokens is a whole number above 0"):
+        session.context(tokens)
+    for verb in (session.messages, session.context):
+        with pytest.raises(InvalidInput, match="count is a function or the name of a model, not int"):
+            verb(count=7)
 
 
 @pytest.mark.parametrize("found", [None, [1, 2, 3], "5", -1, True])

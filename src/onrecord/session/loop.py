@@ -182,10 +182,16 @@ def _checked_system(system: str) -> str:
     return system
 
 
+def checked_tokens(tokens: int) -> int:
+    """The limit, if it is one."""
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
+        raise InvalidInput(f"tokens is a whole number above 0, not {tokens!r}", hint="like tokens=100_000")
+    return tokens
+
+
 def _room(tokens: int, said: int) -> int:
     """How many tokens are left for the messages beside the system's text."""
-    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
-        raise InvalidInput(f"tokens is a whole number above 0, not {tokens!r}", hint="like tokens=100_000, the default")
+    checked_tokens(tokens)
     if said >= tokens:
         raise InvalidInput(
             f"the system's text alone has {said:,} tokens, and {tokens:,} are allowed in all",
