@@ -14,6 +14,7 @@ from onrecord.aio.tools import run_tools
 from onrecord.errors import EffectUnknown, InvalidInput, LeaseLost, ToolTimedOut, TurnConflict
 from onrecord.log.codec import NESTING_LIMIT, encode_payload
 from onrecord.log.items import text_of
+from onrecord.session.tools import said_of
 from onrecord.views.values import ToolCall
 from tests.loop.replies import completion, generated
 from tests.waiting import until
@@ -240,7 +241,7 @@ def test_a_tool_that_takes_too_long_is_unknown_until_it_returns(session):
 
 
 def test_an_interrupted_call_of_ones_own_is_unknown(session):
-    """Outside of the loop, an interrupted call raises `EffectUnknown` the next time."""
+    """Outside of the loop, an interrupted call raises `EffectUnknown` the next time; its hint settles it when typed."""
 
     @session.tool
     def pay(invoice: int) -> int:
@@ -248,8 +249,42 @@ def test_an_interrupted_call_of_ones_own_is_unknown(session):
 
     with pytest.raises(Died):
         pay(17)
-    with pytest.raises(EffectUnknown):
+    with pytest.raises(EffectUnknown) as refused:
         pay(17)
+    settle = refused.value.hint.partition(": ")[2].partition(" records")[0]
+    eval(settle.replace("...", "1"), {"session": session})  # typed as the hint says
+    assert pay(17) == 1
+
+
+def test_a_call_that_runs_is_not_called_interrupted(session):
+    """While a call runs, the same call again says that it runs; a model reads that too, not that a process ended."""
+    said = []
+
+    @session.tool
+    def pay(invoice: int) -> int:
+        with pytest.raises(EffectUnknown, match="is running in this process") as refused:
+            pay.run("my-key", {"invoice": invoice})
+        said.append(said_of(refused.value, "pay", []).content)
+        return 1
+
+    assert pay.run("my-key", {"invoice": 17}) == 1
+    assert said == ["[started, outcome unknown: pay may still be running. Check before you call it again]"]
+
+
+def test_an_error_that_cannot_say_what_it_is_is_told(session):
+    """An exception whose text fails is an error like any other: the model reads its name, and the loop goes on."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def pay(invoice: int) -> None:
+        raise Mute
+
+    with session.turn() as turn:
+        turn.reply(completion(call="c1", invoice=17))
+        turn.run_tools(pay)
+        assert turn.items[-1]["content"] == "Mute"
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ def _refuse_running(session: Session, key: str) -> None:
             f"{since['position']}",
             hint="wait until it has ended, or end that process",
             key=key,
+            running=True,
         )
 
 
@@ -226,10 +227,17 @@ def _result(ended: Event, key: str) -> Json:
 
 def _unknown(session: Session, key: str) -> EffectUnknown:
     since = session.views.effects.unfinished.get(key)
+    started = f"effect {key!r} was started at position {since['position'] if since else '?'}"
+    if (session.id, key) in _RUNNING:
+        return EffectUnknown(
+            f"{started} and is running in this process", hint="wait until it has ended", key=key, running=True
+        )
     return EffectUnknown(
-        f"effect {key!r} was started at position {since['position'] if since else '?'} and has no result: "
-        "it may have happened",
+        f"{started} and has no result: it may have happened",
+        hint=f"check whether it happened: session.effects.settle({key!r}, result=...) records what it returned; "
+        "with error=... instead, the next call runs it again",
         key=key,
+        running=False,
     )
 
 

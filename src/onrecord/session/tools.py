@@ -336,6 +336,8 @@ def said_of(problem: Exception, name: str, failed: list[BaseException]) -> Ran:
         return Ran(f"[started, outcome unknown: {problem.message}. {_CHECK}]", error=True)
     if isinstance(problem, EffectUnknown):
         why = f"the process ended while {name} ran; it may or may not have happened"
+        if problem.details.get("running"):
+            why = f"{name} may still be running"
         return Ran(f"[started, outcome unknown: {why}. {_CHECK}]", error=True)
     if isinstance(problem, PayloadErased):
         return Ran(f"[{name} ran; its result was erased]", error=True)
