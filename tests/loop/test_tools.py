@@ -179,11 +179,11 @@ def test_errors_of_a_tool_are_for_the_model_and_ours_are_not(store, session):
 
 
 def test_what_cannot_be_recorded_is_said(session):
-    """A result that is no JSON is no reason to run the tool again, and the model reads what happened."""
+    """A result that is no JSON is no reason to run the tool again, and the model reads what happened and why."""
     with session.turn() as turn:
         turn.reply(completion(call="c1", invoice=17))
         turn.run_tools(session.tool(lambda invoice: {1, 2}, name="pay"))
-        assert turn.items[-1]["content"] == "[pay ran; what it returned cannot be recorded as JSON]"
+        assert turn.items[-1]["content"] == "[pay ran; the value cannot be recorded as JSON: set is not JSON]"
 
 
 def test_a_result_that_just_fits_nowhere_is_on_record_as_done(session):
@@ -195,7 +195,9 @@ def test_a_result_that_just_fits_nowhere_is_on_record_as_done(session):
     with session.turn() as turn:
         turn.reply(completion(call="c1", invoice=17))
         turn.run_tools(session.tool(lambda invoice: result, name="pay"))
-        assert turn.items[-1]["content"] == "[pay ran; what it returned cannot be recorded as JSON]"
+        assert text_of(turn.items[-1]).startswith(
+            "[pay ran; the value cannot be recorded as JSON: it is nested more than"
+        )
     assert not session.views.effects.unfinished
 
 

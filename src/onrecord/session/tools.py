@@ -346,7 +346,7 @@ def said_of(problem: Exception, name: str, failed: list[BaseException]) -> Ran:
     if isinstance(problem, TooLarge):
         return Ran(f"[{name} ran; what it returned is too large to be recorded]", error=True)
     if isinstance(problem, InvalidInput):
-        return Ran(f"[{name} ran; what it returned cannot be recorded as JSON]", error=True)
+        return Ran(f"[{name} ran; {problem.message}]", error=True)
     raise problem
 
 
