@@ -106,7 +106,7 @@ async def run_tools(turn: Turn, tools: Iterable[Any]) -> int:
     waiting = pending(turn.items, turn.origin)
     ran = await asyncio.gather(*(_run(one, known) for one in waiting))
     for one, result in zip(waiting, ran, strict=True):
-        await settled(partial(answer, turn, one.call["id"], result))
+        await settled(partial(answer, turn.tool, one.call["id"], result))
     return len(waiting)
 
 

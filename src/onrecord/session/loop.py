@@ -94,7 +94,7 @@ class Loop:
         self.must_be_open()
         waiting = pending(self.items, self.origin)
         for call, ran in run_all(self.session, waiting, tools):
-            answer(self, call, ran)
+            answer(self.tool, call, ran)
         return len(waiting)
 
     def use(

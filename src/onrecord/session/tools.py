@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
-    from onrecord.session.loop import Loop
     from onrecord.views.values import Json, ToolCall
 
 TIMEOUT_LIMIT = 7 * 86_400.0
@@ -350,13 +349,13 @@ def said_of(problem: Exception, name: str, failed: list[BaseException]) -> Ran:
     raise problem
 
 
-def answer(turn: Loop, call: str, ran: Ran) -> None:
-    """Add a result to the turn. As text of a message a result may be larger than on record, and then too large."""
+def answer(add: Callable[..., object], call: str, ran: Ran) -> None:
+    """Add a result with the verb of a turn. As the text of a message it may be larger than on record: too large."""
     try:
-        turn.tool(call, ran.content, error=ran.error)
+        add(call, ran.content, error=ran.error)
     except TooLarge:
         size = len(ran.content.encode())
-        turn.tool(call, f"[it ran; what it returned is too large for a message: {size:,} bytes]", error=True)
+        add(call, f"[it ran; what it returned is too large for a message: {size:,} bytes]", error=True)
 
 
 _CHECK = "Check before you call it again"
