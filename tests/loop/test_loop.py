@@ -238,6 +238,22 @@ def test_the_last_answer_may_exceed_the_budget(store):
         session.turn()
 
 
+@pytest.mark.parametrize("id", [None, "i17"])
+def test_the_last_answer_is_committed_after_a_crash_too(store, id):
+    """If the process dies between the last answer and the commit, no call is left to pay: the turn continues and ends."""
+    session = store.open("work", agent="main", budget={"steps": 1})
+    turn = session.turn(id=id, resume=True)
+    turn.user("go")
+    turn.messages()
+    turn.reply(completion("done"))
+    session = store.open("work", agent="main", takeover=True)
+    with session.turn(id=id, resume=True) as turn:
+        assert turn.done
+    assert len(session.transcript()) == 1
+    with pytest.raises(BudgetExhausted):
+        session.turn(resume=True)
+
+
 def test_a_loop_that_records_no_usage_is_stopped_by_its_steps(store):
     """Messages of the assistant count as steps too, so a loop without usage does not run forever."""
     session = store.open("work", agent="main", budget={"steps": 4})

@@ -51,7 +51,8 @@ def read_reply(reply: object) -> Reply:
     if read is None:
         raise InvalidInput(
             f"this is not the reply of a model: {type(reply).__name__}",
-            hint="pass what the client of OpenAI, Anthropic or Gemini returned; or use turn.assistant and turn.use",
+            hint="pass what the client of OpenAI, Anthropic or Gemini returned, of a stream its final message; "
+            "or use turn.assistant and turn.use",
         )
     return read
 

@@ -51,8 +51,7 @@ class Loop:
         """Whether the model has answered and calls no tool: the loop ends here, also if the turn was continued."""
         if self.answer is not None:
             return True  # this request was answered before, and nothing can be added
-        last = self.items[-1] if self.items else {"role": ""}
-        return last["role"] == "assistant" and not last.get("tool_calls")
+        return is_finished(self.items)
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -262,6 +261,12 @@ def reply(turn: Loop, answer: object, *, cost: float | None) -> list[ToolCall]:
     if turn.calls:
         check(turn)
     return [call for item in items for call in item.get("tool_calls") or ()]
+
+
+def is_finished(items: list[Item]) -> bool:
+    """Whether the last word is an answer of the model that calls no tool."""
+    last = items[-1] if items else {"role": ""}
+    return last["role"] == "assistant" and not last.get("tool_calls")
 
 
 class Earlier(NamedTuple):

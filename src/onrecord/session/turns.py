@@ -11,7 +11,7 @@ from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, make_item, make_result, plain_item, to_items
 from onrecord.session.budget import raised, usage_of
 from onrecord.session.chapter import told
-from onrecord.session.loop import Earlier, Loop, named, unfinished
+from onrecord.session.loop import Earlier, Loop, is_finished, named, unfinished
 from onrecord.session.pricing import with_cost
 from onrecord.session.reading import recent_items
 from onrecord.views.lanes import ROLLBACK_LIMIT
@@ -200,12 +200,12 @@ def _begin(
     if again is not None and again.committed:
         return Turn(session, None, _own_lane(session)["last_commit"], again.items)
     end = session._lane_end
+    earlier = again or (unfinished(session) if resume and id is None else Earlier([], 0))
     if not end.known or end.open or fingerprint is not None or base not in (None, end.last_commit):
-        answer = _check_beginning(session, fingerprint, base, rollback)
+        answer = _check_beginning(session, fingerprint, base, rollback, finished=is_finished(earlier.items))
         if answer is not None:
             return answer
     base = end.last_commit if base is None else base
-    earlier = again or (unfinished(session) if resume and id is None else Earlier([], 0))
     data: dict[str, Json] = {"base": base, "turn": end.turns + 1}
     if fingerprint:
         data["fingerprint"] = fingerprint
@@ -217,8 +217,13 @@ def _begin(
     return Turn(session, begun, base, items=items, first=first)
 
 
-def _check_beginning(session: Session, fingerprint: str | None, base: int | None, rollback: int) -> Turn | None:
-    """Check that a turn can begin at the end of the lane; if this request was answered before, return that turn."""
+def _check_beginning(
+    session: Session, fingerprint: str | None, base: int | None, rollback: int, *, finished: bool
+) -> Turn | None:
+    """Check that a turn can begin at the end of the lane; if this request was answered before, return that turn.
+
+    A turn that is `finished` has its answer, and its process died before the commit: that costs nothing more.
+    """
     lane = _own_lane(session)
     if lane["open"]:
         since = lane["open"]["position"]
@@ -231,7 +236,8 @@ def _check_beginning(session: Session, fingerprint: str | None, base: int | None
     if answer is not None:
         return Turn(session, None, base, answer)
     _check_base(lane, base, rollback)
-    refuse_exhausted(session)
+    if not finished:
+        refuse_exhausted(session)
     return None
 
 
