@@ -55,6 +55,30 @@ def test_the_same_call_runs_once(session):
     assert "pay" in repr(pay)
 
 
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_tool_of_another_session_runs_for_this_one(store, awaited):
+    """A tool that was made with one session may be used in another: each call runs, and is on record where it was made."""
+    one, two = store.open("one", agent="main"), store.open("two", agent="main")
+    ran = []
+
+    def pay(invoice: int) -> int:
+        ran.append(invoice)
+        return invoice
+
+    tool = aio.AsyncSession(one).tool(pay) if awaited else one.tool(pay)
+    for session, invoice in ((one, 17), (two, 18)):
+        with session.turn() as turn:
+            turn.reply(completion(call="c1", invoice=invoice))
+            if awaited:
+                asyncio.run(run_tools(turn, [tool]))
+            else:
+                turn.run_tools(tool)
+            assert text_of(turn.items[-1]) == str(invoice)
+        (started,) = session.events(kinds=["effect.started"])
+        assert started.data["arguments"] == {"invoice": invoice}
+    assert ran == [17, 18]
+
+
 def test_a_call_is_on_record_before_it_runs(session):
     """The arguments are on record before the function begins, the result after it ended."""
 

@@ -104,22 +104,20 @@ async def run_tools(turn: Turn, tools: Iterable[Any]) -> int:
     """Answer every call of the open turn that has no result yet. They run at the same time."""
     known = by_name(turn.session, tools, AsyncTool)
     waiting = pending(turn.items, turn.origin)
-    ran = await asyncio.gather(*(_run(one, known) for one in waiting))
+    ran = await asyncio.gather(*(_run(turn.session, one, known) for one in waiting))
     for one, result in zip(waiting, ran, strict=True):
         await settled(partial(answer, turn.tool, one.call["id"], result))
     return len(waiting)
 
 
-async def _run(one: Pending, known: dict[str, Any]) -> Ran:
+async def _run(session: Session, one: Pending, known: dict[str, Any]) -> Ran:
     found = chosen(one.call, known)
     if isinstance(found, Ran):
         return found
     given, arguments = found
     failed: list[BaseException] = []
-    # A tool of the synchronous session may be used too.
-    function = AsyncTool(
-        given.session, given.fn, name=given.name, safe_to_repeat=given.safe_to_repeat, timeout=given.timeout
-    )
+    # A tool of the synchronous session, or of another one, may be used too: the key is a position in this session's log.
+    function = AsyncTool(session, given.fn, name=given.name, safe_to_repeat=given.safe_to_repeat, timeout=given.timeout)
     call = partial(function._call, one.key, arguments, failed)  # noqa: SLF001  # its own part, written as a function
     update_wrapper(call, function.fn)
     try:

@@ -288,10 +288,10 @@ def run_all(session: Session, waiting: Iterable[Pending], tools: Iterable[Any]) 
     for tool in known.values():
         _refuse_awaited(tool)
     for one in waiting:
-        yield one.call["id"], _run(one, known)
+        yield one.call["id"], _run(session, one, known)
 
 
-def _run(one: Pending, known: dict[str, Any]) -> Ran:
+def _run(session: Session, one: Pending, known: dict[str, Any]) -> Ran:
     found = chosen(one.call, known)
     if isinstance(found, Ran):
         return found
@@ -306,9 +306,8 @@ def _run(one: Pending, known: dict[str, Any]) -> Ran:
             raise
 
     update_wrapper(guarded, function.fn)
-    safe = Tool(
-        function.session, guarded, name=function.name, safe_to_repeat=function.safe_to_repeat, timeout=function.timeout
-    )
+    # The key is a position in the log of this session, also if the tool was made for another one.
+    safe = Tool(session, guarded, name=function.name, safe_to_repeat=function.safe_to_repeat, timeout=function.timeout)
     try:
         return Ran(as_text(safe.run(one.key, arguments)), error=False)
     except Exception as problem:  # noqa: BLE001  # what is not for the model is raised again there
