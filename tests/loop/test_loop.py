@@ -226,6 +226,14 @@ def test_use_records_before_it_stops(store):
     assert session.views.spend.steps == 2
 
 
+def test_resume_is_no_id(store):
+    """An id given as `resume` would continue another turn: it is refused with the call that was meant."""
+    session = store.open("work", agent="main")
+    with pytest.raises(InvalidInput, match="resume is True or False") as refused:
+        session.turn(resume="invoice-17")
+    assert refused.value.hint == "session.turn(id='invoice-17', resume=True)"
+
+
 def test_the_last_answer_may_exceed_the_budget(store):
     """An answer without tool calls ends the loop anyway: it is committed, and the next turn is refused."""
     session = store.open("work", agent="main", budget={"tokens": 100})

@@ -320,6 +320,7 @@ def test_an_error_that_cannot_say_what_it_is_is_told(session):
         (max, {}),
         (print, {"name": 7}),
         (print, {"name": "a\nb"}),
+        (print, {"safe_to_repeat": "no"}),
         *((print, {"timeout": wrong}) for wrong in (0, -1, "a", True, float("nan"), 1e9)),
     ],
 )

@@ -116,7 +116,7 @@ async def _run(session: Session, one: Pending, known: dict[str, Any]) -> Ran:
         return found
     given, arguments = found
     failed: list[BaseException] = []
-    # A tool of the synchronous session, or of another one, may be used too: the key is a position in this session's log.
+    # A tool of a synchronous session or of another one may be used too: the key is a position in the log of this one.
     function = AsyncTool(session, given.fn, name=given.name, safe_to_repeat=given.safe_to_repeat, timeout=given.timeout)
     call = partial(function._call, one.key, arguments, failed)  # noqa: SLF001  # its own part, written as a function
     update_wrapper(call, function.fn)

@@ -38,7 +38,10 @@ def check_item(item: object) -> Item:
     if role not in ROLES:
         raise InvalidInput(f"an item's role is one of {', '.join(ROLES)}, not {role!r}")
     if not isinstance(item.get("content"), str | list | None):
-        raise InvalidInput("an item's content must be text or a list of parts")
+        raise InvalidInput(
+            "an item's content must be text or a list of parts",
+            hint='like "..." or [{"type": "text", "text": "..."}]; json.dumps makes text of a value',
+        )
     if role == "tool" and not isinstance(item.get("call"), str):
         raise InvalidInput(
             "a tool result needs the id of the call it answers", hint='like {"role": "tool", "call": "c1", ...}'

@@ -51,6 +51,8 @@ class AnyTool(Generic[P, R]):
             raise InvalidInput(f"a tool's name is text, not {type(name).__name__}")
         if not name.isprintable():
             raise InvalidInput(f"a tool's name has only printable characters, not {name!r:.80}")
+        if not isinstance(safe_to_repeat, bool):
+            raise InvalidInput(f"safe_to_repeat is True or False, not {safe_to_repeat!r:.60}")
         if timeout is not None and not _is_timeout(timeout):
             raise InvalidInput(
                 f"a timeout is a number of seconds above 0, not {timeout!r}", hint=f"at most {TIMEOUT_LIMIT:,.0f}"

@@ -184,6 +184,10 @@ def begin(
     session: Session, *, request: Json, base: int | None, rollback: int, id: str | None, resume: bool = False
 ) -> Turn:
     """Begin a turn; everything is checked before anything is written."""
+    if not isinstance(resume, bool):
+        raise InvalidInput(
+            f"resume is True or False, not {resume!r:.60}", hint=f"session.turn(id={resume!r}, resume=True)"
+        )
     fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
     session._take_up()
     session._start_turning(-1)
