@@ -226,6 +226,26 @@ def test_use_records_before_it_stops(store):
     assert session.views.spend.steps == 2
 
 
+def test_an_awaited_turn_that_has_not_begun_says_so(store):
+    """A turn of `aio` that is used without `async with` is refused with what begins it; a misspelt name is a mistake."""
+
+    async def main() -> None:
+        session = await aio.over(store).open("awaited", agent="main")
+        turn = session.turn()
+        with pytest.raises(TurnConflict, match="this turn has not begun") as refused:
+            await turn.user("hello")
+        assert "async with session.turn() as turn:" in refused.value.hint
+        with pytest.raises(AttributeError, match="no attribute 'usr'"):
+            turn.usr("hello")  # type: ignore[attr-defined]  # what a caller may misspell
+        async with turn:
+            await turn.user("hello")
+            assert turn.committed is None
+        assert turn.committed is not None
+        assert turn.aborted is None
+
+    asyncio.run(main())
+
+
 def test_resume_is_no_id(store):
     """An id given as `resume` would continue another turn: it is refused with the call that was meant."""
     session = store.open("work", agent="main")
