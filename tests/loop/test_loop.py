@@ -246,6 +246,20 @@ def test_an_awaited_turn_that_has_not_begun_says_so(store):
     asyncio.run(main())
 
 
+def test_agents_that_share_a_budget_all_stop(store):
+    """When one agent has used up the budget of a session, the turns of the others are stopped and aborted like its own."""
+    one, two = store.open("work", agent="one", budget={"steps": 2}), store.open("work", agent="two")
+    turns = [one.turn(), two.turn()]
+    for turn in turns:
+        turn.messages()
+        turn.reply(completion(call="c1", name="look", where=1))
+    for turn in turns:
+        with pytest.raises(BudgetExceeded, match="2 of 2 steps used"):
+            turn.messages()
+        assert turn.aborted.data["reason"] == "budget: 2 of 2 steps used"
+    assert one.refresh().status == "paused"
+
+
 def test_resume_is_no_id(store):
     """An id given as `resume` would continue another turn: it is refused with the call that was meant."""
     session = store.open("work", agent="main")

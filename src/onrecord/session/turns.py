@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Self
 
-from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, PayloadErased, TurnConflict
+from onrecord.errors import BudgetExhausted, IllegalTransition, InvalidInput, OnrecordError, PayloadErased, TurnConflict
 from onrecord.log.codec import encode_payload, open_record
 from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, make_item, make_result, plain_item, to_items
@@ -176,7 +176,11 @@ class Turn(Loop):
     def _stop(self, reason: str, limit: str) -> None:
         """Abort this turn and pause the session, in one durable step."""
         interruption = self.session._draft("interruption.recorded", {"cause": reason, "limit": limit})
-        events = _stop(self.session, "session.paused", reason, interruption, aborting=reason)
+        try:
+            events = _stop(self.session, "session.paused", reason, interruption, aborting=reason)
+        except IllegalTransition:  # another agent of the session met the limit first
+            self.abort(reason)
+            return
         self.aborted = next((event for event in events if event.kind == "turn.aborted"), None)
 
 
