@@ -201,7 +201,7 @@ def _dicts(value: object) -> list[Unchecked]:
 def _from_openai(message: Unchecked) -> list[Unchecked]:
     role = "system" if message.get("role") == "developer" else message.get("role")
     content, refusal = message.get("content"), message.get("refusal")
-    item: Unchecked = {"role": role, "content": content if content or not refusal else refusal}
+    item: Unchecked = {"role": role, "content": refusal if isinstance(refusal, str) and not content else content}
     if role == "tool":
         item["call"] = message.get("tool_call_id")
     if message.get("tool_calls"):
