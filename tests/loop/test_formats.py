@@ -208,6 +208,123 @@ def test_ids_of_calls_are_unique(session, spoken, format):
     assert session.messages(format)[: len(made)] == made
 
 
+def test_a_result_names_its_own_tool(session):
+    """If an id of a call comes again with another tool, each of Gemini's results names the tool of its own call."""
+    with session.turn() as turn:
+        turn.user("go")
+        for name in ("look", "pay"):
+            turn.reply(MAKERS["openai"](call="1", name=name))
+            turn.tool("1", "ok")
+        made = turn.messages("gemini")
+    results = [
+        part["function_response"]["name"] for one in made for part in one["parts"] if "function_response" in part
+    ]
+    assert results == ["look", "pay"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("spoken", FORMATS)
+def test_nothing_empty_is_sent(session, spoken, format):
+    """An answer that is only thoughts, or nothing, is not sent to another vendor as an empty message."""
+    with session.turn() as turn:
+        turn.user("hello")
+        turn.reply(MAKERS[spoken]())
+        turn.user("are you there?")
+        made = turn.messages(format).messages
+    answers = [one for one in made if one.get("role") in ("assistant", "model")]
+    assert bool(answers) is (spoken == format == "anthropic")
+
+
+def test_white_space_alone_is_not_sent_to_anthropic(session):
+    """Anthropic refuses text that is only white space, which other models say beside a call: it is left out."""
+    with session.turn() as turn:
+        turn.user("hello")
+        turn.reply(MAKERS["openai"]("\n\n", call="c1"))
+        turn.run_tools(pay)
+        turn.assistant(" ")
+        made = turn.messages("anthropic").messages
+        assert turn.messages("openai")[1]["content"] == "\n\n"
+    assert [one["role"] for one in made] == ["user", "assistant", "user"]
+    assert [part["type"] for part in made[1]["content"]] == ["tool_use"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_refusal_is_said(session, format):
+    """What a model refuses in a chat completion is what it said: it goes back in every format."""
+    answer = MAKERS["openai"]()
+    answer["choices"][0]["message"]["refusal"] = "I will not."
+    with session.turn() as turn:
+        turn.user("hello")
+        turn.reply(answer)
+        assert turn.items[-1]["content"] == "I will not."
+        made = turn.messages(format).messages
+    assert "I will not." in str(made)
+    walked(adapter(format).validate_python(made))
+
+
+PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
+OWN = [
+    ("openai", {"type": "file", "file": {"file_id": "f1"}}),
+    ("openai", {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}),
+    ("openai-responses", {"type": "input_file", "file_id": "f1"}),
+    ("openai-responses", {"type": "input_image", "file_id": "f1", "detail": "auto"}),
+    ("anthropic", {"type": "document", "source": PDF}),
+    ("anthropic", {"type": "image", "source": {"type": "file", "file_id": "f1"}}),
+    ("gemini", {"file_data": {"file_uri": "gs://files/a.pdf", "mime_type": "application/pdf"}}),
+]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("vendor", "part"), OWN)
+def test_what_only_its_vendor_has_goes_there(session, vendor, part, format):
+    """A document, or a file by its id, goes to its own vendor as the user gave it; another one reads that it is missing."""
+    with session.turn() as turn:
+        turn.user([{"type": "text", "text": "see"}, part])
+        (message,) = turn.messages(format).messages
+    walked(adapter(format).validate_python([message]))
+    last = message.get("content", message.get("parts"))[-1]
+    if format == vendor:
+        assert last == part
+    else:
+        assert "that this format cannot express" in last["text"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_document_is_no_image(session, format):
+    """A document that came in Gemini's form is not sent to others as an image, which they would refuse."""
+    with session.turn() as turn:
+        turn.user([{"text": "see"}, {"inline_data": {"mime_type": "application/pdf", "data": "JVBERg=="}}])
+        (message,) = turn.messages(format).messages
+    last = message.get("content", message.get("parts"))[-1]
+    if format == "gemini":
+        assert last == {"inline_data": {"mime_type": "application/pdf", "data": b"%PDF"}}
+    else:
+        assert last["text"] == "[application/pdf that this format cannot express]"
+
+
+@pytest.mark.parametrize("spoken", ["openai", "openai-responses"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_custom_tool_can_be_called(session, spoken, format):
+    """A call of a custom tool of OpenAI's, whose input is text, is recorded, and its result has the type of the call."""
+    answer = MAKERS[spoken]()
+    if spoken == "openai":
+        call = {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "*** begin"}}
+        answer["choices"][0]["message"]["tool_calls"] = [call]
+    else:
+        answer["output"].append({"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "*** begin"})
+    with session.turn() as turn:
+        turn.user("go")
+        assert turn.reply(answer) == [{"id": "c1", "name": "patch", "arguments": "*** begin"}]
+        turn.tool("c1", "done")
+        made = turn.messages(format).messages
+    walked(adapter(format).validate_python(made))
+    types = [one.get("type") for one in made]
+    if format == "openai-responses":
+        assert types[-1] == ("custom_tool_call_output" if spoken == format else "function_call_output")
+    elif format == spoken:
+        assert made[-2]["tool_calls"] == [call]
+
+
 def both(spoken: str, one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
     """One answer with the calls of two."""
 
@@ -298,7 +415,14 @@ def test_a_parsed_message_can_be_added(session):
         assert "parsed" not in str(turn.messages("openai"))
 
 
-@pytest.mark.parametrize("wrong", ["text", None, {}, {"choices": []}, {"role": "user", "content": []}, 7])
+MALFORMED: list[Any] = [
+    "text", None, {}, {"choices": []}, {"role": "user", "content": []}, 7, {"choices": [None]}, {"candidates": [None]},
+    {"choices": [{"message": {"content": "x"}}], "usage": [1]}, {"candidates": [], "usage_metadata": 3},
+    {"choices": [{"message": {"tool_calls": [{"id": "a", "function": "pay"}]}}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", MALFORMED)
 def test_what_is_no_answer_is_refused(session, wrong):
     """Something that is no answer of a model is refused with a sentence that says what to pass; nothing is recorded."""
     with session.turn() as turn:
@@ -310,7 +434,9 @@ def test_what_is_no_answer_is_refused(session, wrong):
 
 
 def test_an_unknown_format_is_refused(session):
-    """The error names the formats that exist."""
+    """The error names the formats that exist; what is no text is refused like an unknown name."""
+    with pytest.raises(InvalidInput, match="unknown message format"):
+        session.messages(["openai"])
     with pytest.raises(InvalidInput, match="unknown message format 'morse'") as refused:
         session.messages("morse")
     assert all(format in refused.value.hint for format in ("neutral", *FORMATS))

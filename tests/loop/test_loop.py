@@ -226,6 +226,48 @@ def test_use_records_before_it_stops(store):
     assert session.views.spend.steps == 2
 
 
+def test_an_awaited_turn_that_has_not_begun_says_so(store):
+    """A turn of `aio` that is used without `async with` is refused with what begins it; a misspelt name is a mistake."""
+
+    async def main() -> None:
+        session = await aio.over(store).open("awaited", agent="main")
+        turn = session.turn()
+        with pytest.raises(TurnConflict, match="this turn has not begun") as refused:
+            await turn.user("hello")
+        assert "async with session.turn() as turn:" in refused.value.hint
+        with pytest.raises(AttributeError, match="no attribute 'usr'"):
+            turn.usr("hello")  # type: ignore[attr-defined]  # what a caller may misspell
+        async with turn:
+            await turn.user("hello")
+            assert turn.committed is None
+        assert turn.committed is not None
+        assert turn.aborted is None
+
+    asyncio.run(main())
+
+
+def test_agents_that_share_a_budget_all_stop(store):
+    """When one agent has used up the budget of a session, the turns of the others are stopped and aborted like its own."""
+    one, two = store.open("work", agent="one", budget={"steps": 2}), store.open("work", agent="two")
+    turns = [one.turn(), two.turn()]
+    for turn in turns:
+        turn.messages()
+        turn.reply(completion(call="c1", name="look", where=1))
+    for turn in turns:
+        with pytest.raises(BudgetExceeded, match="2 of 2 steps used"):
+            turn.messages()
+        assert turn.aborted.data["reason"] == "budget: 2 of 2 steps used"
+    assert one.refresh().status == "paused"
+
+
+def test_resume_is_no_id(store):
+    """An id given as `resume` would continue another turn: it is refused with the call that was meant."""
+    session = store.open("work", agent="main")
+    with pytest.raises(InvalidInput, match="resume is True or False") as refused:
+        session.turn(resume="invoice-17")
+    assert refused.value.hint == "session.turn(id='invoice-17', resume=True)"
+
+
 def test_the_last_answer_may_exceed_the_budget(store):
     """An answer without tool calls ends the loop anyway: it is committed, and the next turn is refused."""
     session = store.open("work", agent="main", budget={"tokens": 100})
@@ -236,6 +278,22 @@ def test_the_last_answer_may_exceed_the_budget(store):
     assert len(session.transcript()) == 1
     with pytest.raises(BudgetExhausted):
         session.turn()
+
+
+@pytest.mark.parametrize("id", [None, "i17"])
+def test_the_last_answer_is_committed_after_a_crash_too(store, id):
+    """If the process dies between the last answer and the commit, no call is left to pay: the turn continues and ends."""
+    session = store.open("work", agent="main", budget={"steps": 1})
+    turn = session.turn(id=id, resume=True)
+    turn.user("go")
+    turn.messages()
+    turn.reply(completion("done"))
+    session = store.open("work", agent="main", takeover=True)
+    with session.turn(id=id, resume=True) as turn:
+        assert turn.done
+    assert len(session.transcript()) == 1
+    with pytest.raises(BudgetExhausted):
+        session.turn(resume=True)
 
 
 def test_a_loop_that_records_no_usage_is_stopped_by_its_steps(store):

@@ -93,13 +93,46 @@ def test_an_image_has_a_constant_number_of_tokens(session, inside):
     assert session.messages("openai").left_out == 0
 
 
+@pytest.mark.parametrize(
+    "part", [{"type": "input_image", "file_id": "f1"}, {"type": "image", "source": {"type": "file", "file_id": "f1"}}]
+)
+def test_an_image_that_the_vendor_stores_counts_too(session, part):
+    """An image that is only named, by the id of its file, counts like any other."""
+    with session.turn() as turn:
+        turn.user([part])
+        assert turn.messages("openai-responses").tokens > IMAGE_TOKENS
+
+
 @pytest.mark.parametrize("tokens", [0, -1, 1.5, "many", None, True])
 def test_room_for_tokens_is_a_whole_number(session, tokens):
     """A limit that is no whole number above 0 is refused, and so is a counter that does not count."""
     with pytest.raises(InvalidInput, match="tokens is a whole number above 0"):
         session.messages(tokens=tokens)
-    with pytest.raises(InvalidInput, match="count is a function or the name of a model, not int"):
-        session.messages(count=7)
+    with pytest.raises(InvalidInput, match="tokens is a whole number above 0"):
+        session.context(tokens)
+    for verb in (session.messages, session.context):
+        with pytest.raises(InvalidInput, match="count is a function or the name of a model, not int"):
+            verb(count=7)
+
+
+@pytest.mark.parametrize("found", [None, [1, 2, 3], "5", -1, True])
+def test_a_counter_counts(session, found):
+    """A function that returns anything but a number, such as the tokens themselves, is refused with what it returned."""
+    say(session, "hello", "good day")
+    with pytest.raises(
+        InvalidInput, match=r"the function in count returned .*, which is no number of tokens"
+    ) as refused:
+        session.messages(count=lambda _text: found)
+    assert "len(" in refused.value.hint
+
+
+@pytest.mark.parametrize("system", [["You pay."], 7, "half a character: \ud800"])
+def test_the_system_is_told_in_text(session, system):
+    """What is no text that can be sent is refused before it is counted, with what to pass or to do."""
+    with session.turn() as turn:
+        with pytest.raises(InvalidInput) as refused:
+            turn.messages(system=system)
+        assert refused.value.hint
 
 
 def test_a_system_text_that_is_too_long_is_named(session):

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -10,9 +9,11 @@ import pytest
 
 import onrecord
 from onrecord import aio
-from onrecord.errors import EffectUnknown, InvalidInput, LeaseLost, ToolTimedOut
-from onrecord.log.codec import encode_payload
+from onrecord.aio.tools import run_tools
+from onrecord.errors import EffectUnknown, LeaseLost, ToolTimedOut
+from onrecord.log.codec import NESTING_LIMIT, encode_payload
 from onrecord.log.items import text_of
+from onrecord.session.tools import said_of
 from onrecord.views.values import ToolCall
 from tests.loop.replies import completion, generated
 from tests.waiting import until
@@ -47,6 +48,30 @@ def test_the_same_call_runs_once(session):
     assert ran == [17, 17]
     assert pay.__name__ == "pay"
     assert "pay" in repr(pay)
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_tool_of_another_session_runs_for_this_one(store, awaited):
+    """A tool that was made with one session may be used in another: each call runs, and is on record where it was made."""
+    one, two = store.open("one", agent="main"), store.open("two", agent="main")
+    ran = []
+
+    def pay(invoice: int) -> int:
+        ran.append(invoice)
+        return invoice
+
+    tool = aio.AsyncSession(one).tool(pay) if awaited else one.tool(pay)
+    for session, invoice in ((one, 17), (two, 18)):
+        with session.turn() as turn:
+            turn.reply(completion(call="c1", invoice=invoice))
+            if awaited:
+                asyncio.run(run_tools(turn, [tool]))
+            else:
+                turn.run_tools(tool)
+            assert text_of(turn.items[-1]) == str(invoice)
+        (started,) = session.events(kinds=["effect.started"])
+        assert started.data["arguments"] == {"invoice": invoice}
+    assert ran == [17, 18]
 
 
 def test_a_call_is_on_record_before_it_runs(session):
@@ -173,11 +198,45 @@ def test_errors_of_a_tool_are_for_the_model_and_ours_are_not(store, session):
 
 
 def test_what_cannot_be_recorded_is_said(session):
-    """A result that is no JSON is no reason to run the tool again, and the model reads what happened."""
+    """A result that is no JSON is no reason to run the tool again, and the model reads what happened and why."""
     with session.turn() as turn:
         turn.reply(completion(call="c1", invoice=17))
         turn.run_tools(session.tool(lambda invoice: {1, 2}, name="pay"))
-        assert turn.items[-1]["content"] == "[pay ran; what it returned cannot be recorded as JSON]"
+        assert turn.items[-1]["content"] == "[pay ran; the value cannot be recorded as JSON: set is not JSON]"
+
+
+def test_a_result_that_just_fits_nowhere_is_on_record_as_done(session):
+    """A result that is too deep for its event only with what is around it: the tool ran, and the ledger says so."""
+    result: Any = 17
+    for _level in range(NESTING_LIMIT):
+        result = [result]
+    encode_payload(result)
+    with session.turn() as turn:
+        turn.reply(completion(call="c1", invoice=17))
+        turn.run_tools(session.tool(lambda invoice: result, name="pay"))
+        assert text_of(turn.items[-1]).startswith(
+            "[pay ran; the value cannot be recorded as JSON: it is nested more than"
+        )
+    assert not session.views.effects.unfinished
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_result_that_is_too_large_does_not_stop_the_loop(session, monkeypatch, awaited):
+    """Too large to be recorded, or only as the text of a message: the model reads that, and the turn continues."""
+    monkeypatch.setattr("onrecord.log.codec.PAYLOAD_LIMIT", 20_000)
+    results = ["x" * 30_000, {"quotes": '"' * 8_000}]
+    with session.turn() as turn:
+        for call, result in zip(("c1", "c2"), results, strict=True):
+            turn.reply(completion(call=call, invoice=17))
+            if awaited:
+                pay = aio.AsyncSession(session).tool(lambda invoice, result=result: result, name="pay")
+                asyncio.run(run_tools(turn, [pay]))
+            else:
+                turn.run_tools(session.tool(lambda invoice, result=result: result, name="pay"))
+        said = [text_of(item) for item in turn.items if item["role"] == "tool"]
+    assert said[0] == "[pay ran; what it returned is too large to be recorded]"
+    assert said[1].startswith("[it ran; what it returned is too large for a message: 16,")
+    assert not session.views.effects.unfinished
 
 
 def test_a_tool_that_takes_too_long_is_unknown_until_it_returns(session):
@@ -203,7 +262,7 @@ def test_a_tool_that_takes_too_long_is_unknown_until_it_returns(session):
 
 
 def test_an_interrupted_call_of_ones_own_is_unknown(session):
-    """Outside of the loop, an interrupted call raises `EffectUnknown` the next time."""
+    """Outside of the loop, an interrupted call raises `EffectUnknown` the next time; its hint settles it when typed."""
 
     @session.tool
     def pay(invoice: int) -> int:
@@ -211,53 +270,42 @@ def test_an_interrupted_call_of_ones_own_is_unknown(session):
 
     with pytest.raises(Died):
         pay(17)
-    with pytest.raises(EffectUnknown):
+    with pytest.raises(EffectUnknown) as refused:
         pay(17)
+    settle = refused.value.hint.partition(": ")[2].partition(" records")[0]
+    eval(settle.replace("...", "1"), {"session": session})  # typed as the hint says
+    assert pay(17) == 1
 
 
-@pytest.mark.parametrize(
-    ("fn", "options"),
-    [(17, {}), (print, {"name": 7}), *((print, {"timeout": wrong}) for wrong in (0, -1, "a", True, float("nan"), 1e9))],
-)
-def test_what_is_no_tool_is_refused(session, fn, options):
-    """A tool is a function, its name is text, and a timeout is a time."""
-    with pytest.raises(InvalidInput):
-        session.tool(fn, **options)
+def test_a_call_that_runs_is_not_called_interrupted(session):
+    """While a call runs, the same call again says that it runs; a model reads that too, not that a process ended."""
+    said: list[str] = []
+
+    @session.tool
+    def pay(invoice: int) -> int:
+        with pytest.raises(EffectUnknown, match="is running in this process") as refused:
+            pay.run("my-key", {"invoice": invoice})
+        said.append(said_of(refused.value, "pay", []).content)
+        return 1
+
+    assert pay.run("my-key", {"invoice": 17}) == 1
+    assert said == ["[started, outcome unknown: pay may still be running. Check before you call it again]"]
 
 
-async def pay_later(invoice: int) -> str:
-    return f"paid {invoice}"
+def test_an_error_that_cannot_say_what_it_is_is_told(session):
+    """An exception whose text fails is an error like any other: the model reads its name, and the loop continues."""
 
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
 
-class Payer:
-    async def __call__(self, invoice: int) -> str:
-        return f"paid {invoice}"
+    def pay(invoice: int) -> None:
+        raise Mute
 
-
-def test_a_session_that_awaits_nothing_takes_no_coroutine_function(store, session):
-    """A coroutine function is refused with a hint, as a tool, among the tools of a loop and as a tool of `aio`."""
-    awaited = aio.AsyncSession(session).tool(pay_later)
     with session.turn() as turn:
-        turn.reply(completion(call="c1", name="pay_later", invoice=17))
-        for fn in (pay_later, partial(pay_later), Payer()):
-            with pytest.raises(InvalidInput, match="is a coroutine function") as refused:
-                session.tool(fn)
-            assert "onrecord.aio" in refused.value.hint
-        for tool in (pay_later, awaited):
-            with pytest.raises(InvalidInput, match="pay_later is a coroutine function"):
-                turn.run_tools(tool)
-        assert [call["id"] for call in turn.calls] == ["c1"]
-    assert not session.views.effects.unfinished
-
-
-def test_an_object_with_an_awaited_call_is_a_tool_of_aio(store):
-    """Where tools are awaited, so is an object that is called like a coroutine function."""
-
-    async def main() -> None:
-        session = await aio.over(store).open("awaited", agent="main")
-        assert await session.tool(Payer(), name="pay")(17) == "paid 17"
-
-    asyncio.run(main())
+        turn.reply(completion(call="c1", invoice=17))
+        turn.run_tools(pay)
+        assert turn.items[-1]["content"] == "Mute"
 
 
 def test_a_cancelled_turn_says_so(store):

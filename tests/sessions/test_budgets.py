@@ -203,11 +203,14 @@ def test_a_change_is_progress(records, change):
     assert play(records, turns) == -1
 
 
-def test_a_budget_has_limits_that_exist(session):
+def test_a_budget_has_limits_that_exist(records, session):
     """A budget limits what can be measured, with amounts above zero; it replaces the previous one (K01)."""
     for limits in ({"patience": 3}, {"steps": -1}, {"tokens": "many"}, {"spend": float("nan")}):
         with pytest.raises(InvalidInput):
             session.budget.set(**limits)
+    for budget in (3, [("steps", 3)]):
+        with pytest.raises(InvalidInput, match="a budget is a dict of limits"):
+            records.open("another", agent="main", budget=budget)
     session.budget.set(steps=5, spend=1.5)
     session.budget.set(tokens=7)
     assert session.views.spend.budget == {"tokens": 7}

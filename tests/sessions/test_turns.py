@@ -274,6 +274,22 @@ def test_one_turn_at_a_time(session):
     session.record_turn(HELLO)
 
 
+def test_a_turn_that_ended_says_how_to_go_on(session):
+    """What is added to a turn after its end is refused; the hint is the call that begins or continues one."""
+    turn = session.turn()
+    turn.user("x")
+    turn.abort("enough")
+    with pytest.raises(TurnConflict, match="already aborted") as refused:
+        turn.messages()
+    assert refused.value.hint == "session.turn(resume=True) continues it"
+    turn = session.turn(resume=True)
+    assert contents(turn.items) == ["x"]
+    turn.commit()
+    with pytest.raises(TurnConflict, match="already committed") as refused:
+        turn.messages()
+    assert refused.value.hint == "session.turn() begins the next one"
+
+
 def test_a_committed_turn_may_leave_its_block(session):
     """A turn that was ended by hand inside its block is not ended twice (J07)."""
     with session.turn() as turn:

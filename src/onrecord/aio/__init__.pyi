@@ -20,6 +20,7 @@ from onrecord.session.listings import Entry
 from onrecord.session.moment import Moment
 from onrecord.session.retention import Policy, Swept
 from onrecord.session.session_store import Found, SessionStore
+from onrecord.session.tools import answer
 from onrecord.session.usage import Used
 from onrecord.views.context import Context
 from onrecord.views.dialects import Messages
@@ -124,7 +125,7 @@ class AsyncSession(OwnSession):
     async def compact(self, summarise: str | Callable[[list[Item]], str], *, upto: int | None = ..., extract: Callable[[list[Item]], Iterable[str]] | None = ..., afresh: bool = ...) -> Coverage:
         """Replace the transcript so far by a summary in contexts; facts and events stay."""
 
-    async def context(self, tokens: int = ..., *, count: Callable[[str], int] | None = ...) -> Context:
+    async def context(self, tokens: int = ..., *, count: Counter = ...) -> Context:
         """What a model should see now: brief, summary, recent turns, within a token budget."""
 
     async def decide(self, text: str, *, why: str | None = ..., because: int | None = ..., id: str | None = ...) -> Event:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, Protocol, Self, TypeVar, overload
 
 from onrecord.aio import tools
 from onrecord.aio.deriving import Awaited
 from onrecord.aio.hands import paged, settled
+from onrecord.errors import TurnConflict
 from onrecord.session.following import POLL_SECONDS, Follower
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ class OwnTurn(Awaited):
     def __init__(self, begin: Callable[[], Turn]) -> None:
         self._begin = begin
 
+    if not TYPE_CHECKING:  # a type checker would take every misspelt name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name == "sync":
+                raise TurnConflict("this turn has not begun", hint="`async with session.turn() as turn:` begins it")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
     async def __aenter__(self) -> Self:
         self.sync = await settled(self._begin)
         return self
@@ -65,6 +73,16 @@ class OwnTurn(Awaited):
     def answer(self) -> list[Item] | None:
         """The items of the committed answer, when this request was answered before and only the reply was lost."""
         return self.sync.answer
+
+    @property
+    def committed(self) -> Event | None:
+        """The event that committed it, once it is committed."""
+        return self.sync.committed
+
+    @property
+    def aborted(self) -> Event | None:
+        """The event that aborted it, once it is aborted."""
+        return self.sync.aborted
 
     @property
     def items(self) -> list[Item]:

@@ -13,7 +13,7 @@ from onrecord.aio.hands import settled
 from onrecord.errors import ToolTimedOut
 from onrecord.session import effects
 from onrecord.session.chapter import told
-from onrecord.session.tools import AnyTool, Ran, as_text, by_name, chosen, is_awaited, pending, said_of, within
+from onrecord.session.tools import AnyTool, Ran, answer, as_text, by_name, chosen, is_awaited, pending, said_of, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,12 +47,16 @@ class AsyncTool(AnyTool[P, Awaitable[R] | R]):
         call: partial[Any] = partial(self.fn, *bound.args, **bound.kwargs)
         limit = asyncio.timeout(self.timeout)
         try:
-            if not is_awaited(self.fn):
-                if self.timeout is not None:
-                    call = partial(within, self.session, key, self.name, call, self.timeout)
-                return await settled(call)
-            async with limit:
-                return await call()
+            if is_awaited(self.fn):
+                async with limit:
+                    return await call()
+            if self.timeout is not None:
+                call = partial(within, self.session, key, self.name, call, self.timeout)
+            made = await settled(call)
+            if inspect.isawaitable(made):  # of a plain function around a coroutine function, such as a decorator's
+                async with limit:
+                    return await made
+            return made
         except ToolTimedOut:
             raise
         except Exception as problem:
@@ -100,22 +104,20 @@ async def run_tools(turn: Turn, tools: Iterable[Any]) -> int:
     """Answer every call of the open turn that has no result yet. They run at the same time."""
     known = by_name(turn.session, tools, AsyncTool)
     waiting = pending(turn.items, turn.origin)
-    ran = await asyncio.gather(*(_run(one, known) for one in waiting))
+    ran = await asyncio.gather(*(_run(turn.session, one, known) for one in waiting))
     for one, result in zip(waiting, ran, strict=True):
-        await settled(partial(turn.tool, one.call["id"], result.content, error=result.error))
+        await settled(partial(answer, turn.tool, one.call["id"], result))
     return len(waiting)
 
 
-async def _run(one: Pending, known: dict[str, Any]) -> Ran:
+async def _run(session: Session, one: Pending, known: dict[str, Any]) -> Ran:
     found = chosen(one.call, known)
     if isinstance(found, Ran):
         return found
     given, arguments = found
     failed: list[BaseException] = []
-    # A tool of the synchronous session may be used too.
-    function = AsyncTool(
-        given.session, given.fn, name=given.name, safe_to_repeat=given.safe_to_repeat, timeout=given.timeout
-    )
+    # A tool of a synchronous session or of another one may be used too: the key is a position in the log of this one.
+    function = AsyncTool(session, given.fn, name=given.name, safe_to_repeat=given.safe_to_repeat, timeout=given.timeout)
     call = partial(function._call, one.key, arguments, failed)  # noqa: SLF001  # its own part, written as a function
     update_wrapper(call, function.fn)
     try:

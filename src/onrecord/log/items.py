@@ -38,7 +38,10 @@ def check_item(item: object) -> Item:
     if role not in ROLES:
         raise InvalidInput(f"an item's role is one of {', '.join(ROLES)}, not {role!r}")
     if not isinstance(item.get("content"), str | list | None):
-        raise InvalidInput("an item's content must be text or a list of parts")
+        raise InvalidInput(
+            "an item's content must be text or a list of parts",
+            hint='like "..." or [{"type": "text", "text": "..."}]; json.dumps makes text of a value',
+        )
     if role == "tool" and not isinstance(item.get("call"), str):
         raise InvalidInput(
             "a tool result needs the id of the call it answers", hint='like {"role": "tool", "call": "c1", ...}'
@@ -125,7 +128,12 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
     read = _READERS.get(spoken)
     if read is None:
         return [check_item(message)]
-    items = [check_item(item) for item in read(message)]
+    try:
+        items = [check_item(item) for item in read(message)]
+    except (AttributeError, TypeError):  # a part of it has another type than the format says
+        raise InvalidInput(
+            f"this is not a message in the format {spoken}", hint="pass it as the API or its SDK returned it"
+        ) from None
     items[0]["verbatim"] = {"format": spoken, "message": message, "spans": len(items)}
     return items
 
@@ -178,7 +186,7 @@ def _shape(message: Unchecked) -> str:
     if isinstance(message.get("parts"), list):
         return "gemini"
     for call in _dicts(message.get("tool_calls")):
-        if "function" in call:
+        if "function" in call or "custom" in call:
             return "openai"
     for part in _dicts(message.get("content")):
         if part.get("type") in ("tool_use", "tool_result", "thinking"):
@@ -192,19 +200,20 @@ def _dicts(value: object) -> list[Unchecked]:
 
 def _from_openai(message: Unchecked) -> list[Unchecked]:
     role = "system" if message.get("role") == "developer" else message.get("role")
-    item: Unchecked = {"role": role, "content": message.get("content")}
+    content, refusal = message.get("content"), message.get("refusal")
+    item: Unchecked = {"role": role, "content": refusal if isinstance(refusal, str) and not content else content}
     if role == "tool":
         item["call"] = message.get("tool_call_id")
     if message.get("tool_calls"):
-        item["tool_calls"] = [
-            {
-                "id": call.get("id"),
-                "name": call.get("function", {}).get("name"),
-                "arguments": arguments_of(call.get("function", {}).get("arguments")),
-            }
-            for call in _dicts(message["tool_calls"])
-        ]
+        item["tool_calls"] = [_openai_call(call) for call in _dicts(message["tool_calls"])]
     return [item]
+
+
+def _openai_call(call: Unchecked) -> Unchecked:
+    """A call of a function; or of a custom tool, whose input is text."""
+    function, custom = call.get("function") or {}, call.get("custom") or {}
+    arguments = custom.get("input") if custom else arguments_of(function.get("arguments"))
+    return {"id": call.get("id"), "name": (custom or function).get("name"), "arguments": arguments}
 
 
 def _from_anthropic(message: Unchecked) -> list[Unchecked]:

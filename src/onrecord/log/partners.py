@@ -44,21 +44,31 @@ def plain_message(message: object) -> object:
 def read_reply(reply: object) -> Reply:
     """Read a whole reply: a chat completion, a response, a message of Anthropic's, or generated content of Gemini's."""
     whole = plain_message(reply)
-    if isinstance(whole, dict):
-        if isinstance(whole.get("choices"), list):
-            return _completion(whole)
-        if isinstance(whole.get("output"), list):
-            output = _without_parsed(whole["output"])
-            return Reply("openai-responses", {"output": output}, _model(whole), _openai_usage(whole))
-        if isinstance(whole.get("candidates"), list):
-            return _generated(whole)
-        if whole.get("role") == "assistant" and isinstance(whole.get("content"), list):
-            message = {"role": "assistant", "content": whole["content"]}
-            return Reply("anthropic", message, _model(whole), _anthropic_usage(whole))
-    raise InvalidInput(
-        f"this is not the reply of a model: {type(reply).__name__}",
-        hint="pass what the client of OpenAI, Anthropic or Gemini returned; or use turn.assistant and turn.use",
-    )
+    try:
+        read = _read(whole) if isinstance(whole, dict) else None
+    except (AttributeError, TypeError):  # a part of it has another type than vendors send
+        read = None
+    if read is None:
+        raise InvalidInput(
+            f"this is not the reply of a model: {type(reply).__name__}",
+            hint="pass what the client of OpenAI, Anthropic or Gemini returned, of a stream its final message; "
+            "or use turn.assistant and turn.use",
+        )
+    return read
+
+
+def _read(whole: dict[str, Any]) -> Reply | None:
+    if isinstance(whole.get("choices"), list):
+        return _completion(whole)
+    if isinstance(whole.get("output"), list):
+        output = _without_parsed(whole["output"])
+        return Reply("openai-responses", {"output": output}, _model(whole), _openai_usage(whole))
+    if isinstance(whole.get("candidates"), list):
+        return _generated(whole)
+    if whole.get("role") == "assistant" and isinstance(whole.get("content"), list):
+        message = {"role": "assistant", "content": whole["content"]}
+        return Reply("anthropic", message, _model(whole), _anthropic_usage(whole))
+    return None
 
 
 def _without_parsed(said: Any) -> Any:

@@ -105,6 +105,10 @@ def raised(session: Session, used: Mapping[str, float], limit: str) -> str:
 
 def check_budget(limits: Mapping[str, float] | None) -> dict[str, float]:
     """The limits if they are ones we know, with amounts above zero."""
+    if limits is not None and not hasattr(limits, "items"):
+        raise InvalidInput(
+            f"a budget is a dict of limits, not {type(limits).__name__}", hint='like {"steps": 200, "spend": 5.0}'
+        )
     for limit, amount in (limits or {}).items():
         if limit not in LIMITS:
             raise InvalidInput(f"a budget limits {', '.join(LIMITS)}; not {limit!r}")

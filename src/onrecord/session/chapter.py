@@ -43,5 +43,8 @@ def told(problem: BaseException) -> str:
     """What went wrong, as text that can be recorded whatever it contains."""
     if type(problem).__name__ == "CancelledError" and not (problem.args and isinstance(problem.args[0], str)):
         return "cancelled"  # asyncio's, which this layer does not know; it may carry what the call returned
-    text = f"{type(problem).__name__}: {problem}" if str(problem) else repr(problem)
+    try:
+        text = f"{type(problem).__name__}: {problem}" if str(problem) else repr(problem)
+    except Exception:  # noqa: BLE001  # some errors fail to say what they are
+        text = type(problem).__name__
     return text.encode("utf-8", "backslashreplace").decode()[:REASON_LIMIT]

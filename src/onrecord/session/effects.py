@@ -100,6 +100,7 @@ def _refuse_running(session: Session, key: str) -> None:
             f"{since['position']}",
             hint="wait until it has ended, or end that process",
             key=key,
+            running=True,
         )
 
 
@@ -128,10 +129,10 @@ def conclude(session: Session, key: str, made: Json) -> Json:
     """Record what an effect returned, and return it as a later process will read it."""
     try:
         result = decode_payload(encode_payload(made).decode())
+        settle(session, key, result=result)
     except InvalidInput:
         _finish(session, key, {"ok": True, "result": None, "unrecordable": True})
         raise
-    settle(session, key, result=result)
     return result
 
 
@@ -226,10 +227,17 @@ def _result(ended: Event, key: str) -> Json:
 
 def _unknown(session: Session, key: str) -> EffectUnknown:
     since = session.views.effects.unfinished.get(key)
+    started = f"effect {key!r} was started at position {since['position'] if since else '?'}"
+    if (session.id, key) in _RUNNING:
+        return EffectUnknown(
+            f"{started} and is running in this process", hint="wait until it has ended", key=key, running=True
+        )
     return EffectUnknown(
-        f"effect {key!r} was started at position {since['position'] if since else '?'} and has no result: "
-        "it may have happened",
+        f"{started} and has no result: it may have happened",
+        hint=f"check whether it happened: session.effects.settle({key!r}, result=...) records what it returned; "
+        "with error=... instead, the next call runs it again",
         key=key,
+        running=False,
     )
 
 

@@ -442,12 +442,11 @@ class Session(KeptViews):
         mine = (r for r in records if agent is None or r.by == agent or r.kind in SHARED_KINDS)
         return Transcript(agent).fold(open_records(mine))
 
-    def context(self, tokens: int = 8_000, *, count: Callable[[str], int] | None = None) -> Context:
+    def context(self, tokens: int = 8_000, *, count: Counter = None) -> Context:
         """What a model should see now: brief, summary, recent turns, within a token budget."""
-        from onrecord.session import moment
-        from onrecord.views.context import count_tokens
+        from onrecord.session import loop, moment
 
-        return moment.context(self, tokens=tokens, count=count or count_tokens)
+        return moment.context(self, tokens=loop.checked_tokens(tokens), count=loop.counter_of(count))
 
     def messages(
         self, format: str = "neutral", *, tokens: int = 100_000, count: Counter = None, system: str = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import BudgetExceeded, InvalidInput, PayloadErased, TurnConflict
-from onrecord.log.codec import open_records
+from onrecord.log.codec import encode_payload, open_records
 from onrecord.log.items import to_items
 from onrecord.session.budget import raised
 from onrecord.session.reading import recent_items, speaker
@@ -51,8 +51,7 @@ class Loop:
         """Whether the model has answered and calls no tool: the loop ends here, also if the turn was continued."""
         if self.answer is not None:
             return True  # this request was answered before, and nothing can be added
-        last = self.items[-1] if self.items else {"role": ""}
-        return last["role"] == "assistant" and not last.get("tool_calls")
+        return is_finished(self.items)
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -89,12 +88,12 @@ class Loop:
         Each is an effect: after a crash a finished call is not run again, and one that was interrupted is answered
         with "started, outcome unknown", unless its tool is safe to repeat (`session.tool`).
         """
-        from onrecord.session.tools import pending, run_all
+        from onrecord.session.tools import answer, pending, run_all
 
         self.must_be_open()
         waiting = pending(self.items, self.origin)
         for call, ran in run_all(self.session, waiting, tools):
-            self.tool(call, ran.content, error=ran.error)
+            answer(self.tool, call, ran)
         return len(waiting)
 
     def use(
@@ -156,7 +155,7 @@ def messages(session: Session, format: str, *, tokens: int, count: Counter, syst
     from onrecord.session import moment
 
     counter, turn = counter_of(count), session._open_turn
-    said = counter(system) if system else 0
+    said = counter(_checked_system(system)) if system else 0
     room = _room(tokens, said)
     if turn is None or not turn.is_open:
         session.budget.check()
@@ -172,10 +171,26 @@ def messages(session: Session, format: str, *, tokens: int, count: Counter, syst
     return made
 
 
+def _checked_system(system: str) -> str:
+    """The system's text, if it is text that can be sent."""
+    if not isinstance(system, str):
+        raise InvalidInput(
+            f"system is your text for the system, not {type(system).__name__}", hint='like system="You pay invoices."'
+        )
+    encode_payload(system)
+    return system
+
+
+def checked_tokens(tokens: int) -> int:
+    """The limit, if it is one."""
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
+        raise InvalidInput(f"tokens is a whole number above 0, not {tokens!r}", hint="like tokens=100_000")
+    return tokens
+
+
 def _room(tokens: int, said: int) -> int:
     """How many tokens are left for the messages beside the system's text."""
-    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
-        raise InvalidInput(f"tokens is a whole number above 0, not {tokens!r}")
+    checked_tokens(tokens)
     if said >= tokens:
         raise InvalidInput(
             f"the system's text alone has {said:,} tokens, and {tokens:,} are allowed in all",
@@ -191,9 +206,11 @@ def counter_of(count: Counter) -> Callable[[str], int]:
 
         return count_tokens
     if callable(count):
-        return count
+        return _checked_counter(count)
     if not isinstance(count, str):
-        raise InvalidInput(f"count is a function or the name of a model, not {type(count).__name__}")
+        raise InvalidInput(
+            f"count is a function or the name of a model, not {type(count).__name__}", hint='like count="gpt-5"'
+        )
     try:
         import tiktoken
     except ImportError:
@@ -215,6 +232,21 @@ def counter_of(count: Counter) -> Callable[[str], int]:
     return lambda text: len(encoding.encode_ordinary(text))
 
 
+def _checked_counter(count: Callable[[str], int]) -> Callable[[str], int]:
+    """A caller's counter; it is refused if what it returns is no number, such as the tokens themselves."""
+
+    def counted(text: str) -> int:
+        found = count(text)
+        if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
+            raise InvalidInput(
+                f"the function in count returned {found!r:.60}, which is no number of tokens",
+                hint="like count=lambda text: len(tokenizer.encode(text))",
+            )
+        return found  # a fraction can be added and compared, too
+
+    return counted
+
+
 def reply(turn: Loop, answer: object, *, cost: float | None) -> list[ToolCall]:
     """Record a model's whole answer and what it used, in one durable step; return the tools it calls."""
     from onrecord.log.partners import read_reply
@@ -229,6 +261,12 @@ def reply(turn: Loop, answer: object, *, cost: float | None) -> list[ToolCall]:
     if turn.calls:
         check(turn)
     return [call for item in items for call in item.get("tool_calls") or ()]
+
+
+def is_finished(items: list[Item]) -> bool:
+    """Whether the last word is an answer of the model that calls no tool."""
+    last = items[-1] if items else {"role": ""}
+    return last["role"] == "assistant" and not last.get("tool_calls")
 
 
 class Earlier(NamedTuple):

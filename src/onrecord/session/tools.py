@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Coroutine, Generator
 from contextvars import copy_context
 from functools import partial, update_wrapper
 from hashlib import sha256
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from onrecord.errors import EffectUnknown, InvalidInput, OnrecordError, PayloadErased, ToolTimedOut
+from onrecord.errors import EffectUnknown, InvalidInput, OnrecordError, PayloadErased, TooLarge, ToolTimedOut
 from onrecord.log.codec import encode_payload
 from onrecord.session import effects
 from onrecord.session.chapter import told
@@ -45,10 +46,13 @@ class AnyTool(Generic[P, R]):
         self, session: Session, fn: Callable[P, R], *, name: str = "", safe_to_repeat: bool = False,
         timeout: float | None = None,
     ) -> None:  # fmt: skip
-        if not callable(fn):
-            raise InvalidInput(f"a tool is a function, not {type(fn).__name__}")
+        _check_function(fn)
         if not isinstance(name, str):
             raise InvalidInput(f"a tool's name is text, not {type(name).__name__}")
+        if not name.isprintable():
+            raise InvalidInput(f"a tool's name has only printable characters, not {name!r:.80}")
+        if not isinstance(safe_to_repeat, bool):
+            raise InvalidInput(f"safe_to_repeat is True or False, not {safe_to_repeat!r:.60}")
         if timeout is not None and not _is_timeout(timeout):
             raise InvalidInput(
                 f"a timeout is a number of seconds above 0, not {timeout!r}", hint=f"at most {TIMEOUT_LIMIT:,.0f}"
@@ -95,6 +99,25 @@ class AnyTool(Generic[P, R]):
         }
 
 
+def _check_function(fn: object) -> None:
+    """Refuse what cannot be called once, with arguments that have names, for one result."""
+    if not callable(fn):
+        hint = "pass them one by one: turn.run_tools(*tools)" if isinstance(fn, list | tuple) else ""
+        raise InvalidInput(f"a tool is a function, not {type(fn).__name__}", hint=hint)
+    for one in (fn, getattr(fn, "__call__", None)):  # noqa: B004  # its `__call__` itself
+        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+            raise InvalidInput(
+                f"{getattr(fn, '__name__', 'the tool')} is a generator, which does not run when it is called",
+                hint="return a list instead of yielding",
+            )
+    try:
+        inspect.signature(fn)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"Python does not know the arguments of {fn!r:.80}", hint="wrap it in a function with named arguments"
+        ) from None
+
+
 def is_awaited(fn: Callable[..., Any]) -> bool:
     """Whether a function, or an object that is called like one, has to be awaited."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004  # its `__call__` itself
@@ -133,13 +156,26 @@ class Tool(AnyTool[P, R]):
 
     def run(self, key: str, arguments: dict[str, Json]) -> R:
         """Run it once, ever, under a key of your own."""
-        call: partial[R] = partial(self.fn, *_spread(self.fn, arguments)[0], **_spread(self.fn, arguments)[1])
+        args, named = _spread(self.fn, arguments)
+        call: partial[R] = partial(_called, self.fn, *args, **named)
         if self.timeout is not None:
             call = partial(within, self.session, key, self.name, call, self.timeout)
         update_wrapper(call, self.fn)
         call.__name__ = self.name  # type: ignore[attr-defined]  # a partial takes attributes
         made: R = self.session.once(key, call, rerun_unknown=self.safe_to_repeat, arguments=arguments)
         return made
+
+
+def _called(fn: Callable[P, R], /, *args: P.args, **named: P.kwargs) -> R:
+    """What a function returns; it failed if that is still to run, for no one would run it."""
+    made = fn(*args, **named)
+    if isinstance(made, Coroutine | Generator):
+        made.close()
+        raise InvalidInput(
+            f"{getattr(fn, '__name__', 'the tool')} returned a {type(made).__name__}, which did not run",
+            hint="return a result; coroutines are awaited by the session of onrecord.aio",
+        )
+    return made
 
 
 def _spread(fn: Callable[..., Any], arguments: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -228,8 +264,15 @@ class Ran(NamedTuple):
 
 def by_name(session: Session, tools: Iterable[Any], make: Callable[..., Any] = Tool) -> dict[str, Any]:
     """Tools by their names; a plain function becomes a tool that is not safe to repeat."""
-    made = [one if hasattr(one, "safe_to_repeat") else make(session, one) for one in tools]
-    return {one.name: one for one in made}
+    known: dict[str, Any] = {}
+    for one in tools:
+        made = one if hasattr(one, "safe_to_repeat") else make(session, one)
+        if made.name in known and made is not known[made.name]:
+            raise InvalidInput(
+                f"two tools have the name {made.name!r}", hint="give one another name: session.tool(function, name=...)"
+            )
+        known[made.name] = made
+    return known
 
 
 def _refuse_awaited(tool: AnyTool[..., Any]) -> None:
@@ -247,10 +290,10 @@ def run_all(session: Session, waiting: Iterable[Pending], tools: Iterable[Any]) 
     for tool in known.values():
         _refuse_awaited(tool)
     for one in waiting:
-        yield one.call["id"], _run(one, known)
+        yield one.call["id"], _run(session, one, known)
 
 
-def _run(one: Pending, known: dict[str, Any]) -> Ran:
+def _run(session: Session, one: Pending, known: dict[str, Any]) -> Ran:
     found = chosen(one.call, known)
     if isinstance(found, Ran):
         return found
@@ -259,15 +302,14 @@ def _run(one: Pending, known: dict[str, Any]) -> Ran:
 
     def guarded(*args: Any, **named: Any) -> Json:
         try:
-            return function.fn(*args, **named)
+            return _called(function.fn, *args, **named)
         except Exception as problem:
             failed.append(problem)
             raise
 
     update_wrapper(guarded, function.fn)
-    safe = Tool(
-        function.session, guarded, name=function.name, safe_to_repeat=function.safe_to_repeat, timeout=function.timeout
-    )
+    # The key is a position in the log of this session, also if the tool was made for another one.
+    safe = Tool(session, guarded, name=function.name, safe_to_repeat=function.safe_to_repeat, timeout=function.timeout)
     try:
         return Ran(as_text(safe.run(one.key, arguments)), error=False)
     except Exception as problem:  # noqa: BLE001  # what is not for the model is raised again there
@@ -294,14 +336,27 @@ def said_of(problem: Exception, name: str, failed: list[BaseException]) -> Ran:
         return Ran(f"[started, outcome unknown: {problem.message}. {_CHECK}]", error=True)
     if isinstance(problem, EffectUnknown):
         why = f"the process ended while {name} ran; it may or may not have happened"
+        if problem.details.get("running"):
+            why = f"{name} may still be running"
         return Ran(f"[started, outcome unknown: {why}. {_CHECK}]", error=True)
     if isinstance(problem, PayloadErased):
         return Ran(f"[{name} ran; its result was erased]", error=True)
     if problem in failed:
         return Ran(told(problem), error=True)
+    if isinstance(problem, TooLarge):
+        return Ran(f"[{name} ran; what it returned is too large to be recorded]", error=True)
     if isinstance(problem, InvalidInput):
-        return Ran(f"[{name} ran; what it returned cannot be recorded as JSON]", error=True)
+        return Ran(f"[{name} ran; {problem.message}]", error=True)
     raise problem
+
+
+def answer(add: Callable[..., object], call: str, ran: Ran) -> None:
+    """Add a result with the verb of a turn. As the text of a message it may be larger than on record: too large."""
+    try:
+        add(call, ran.content, error=ran.error)
+    except TooLarge:
+        size = len(ran.content.encode())
+        add(call, f"[it ran; what it returned is too large for a message: {size:,} bytes]", error=True)
 
 
 _CHECK = "Check before you call it again"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Self
 
-from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, PayloadErased, TurnConflict
+from onrecord.errors import BudgetExhausted, IllegalTransition, InvalidInput, OnrecordError, PayloadErased, TurnConflict
 from onrecord.log.codec import encode_payload, open_record
 from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, make_item, make_result, plain_item, to_items
 from onrecord.session.budget import raised, usage_of
 from onrecord.session.chapter import told
-from onrecord.session.loop import Earlier, Loop, named, unfinished
+from onrecord.session.loop import Earlier, Loop, is_finished, named, unfinished
 from onrecord.session.pricing import with_cost
 from onrecord.session.reading import recent_items
 from onrecord.views.lanes import ROLLBACK_LIMIT
@@ -169,12 +169,18 @@ class Turn(Loop):
             return
         if self.answered:
             raise TurnConflict("this turn already has its answer; nothing can be added", hint="use turn.answer")
-        raise TurnConflict(f"this turn is already {'committed' if self.committed else 'aborted'}")
+        if self.committed:
+            raise TurnConflict("this turn is already committed", hint="session.turn() begins the next one")
+        raise TurnConflict("this turn is already aborted", hint="session.turn(resume=True) continues it")
 
     def _stop(self, reason: str, limit: str) -> None:
         """Abort this turn and pause the session, in one durable step."""
         interruption = self.session._draft("interruption.recorded", {"cause": reason, "limit": limit})
-        events = _stop(self.session, "session.paused", reason, interruption, aborting=reason)
+        try:
+            events = _stop(self.session, "session.paused", reason, interruption, aborting=reason)
+        except IllegalTransition:  # another agent of the session met the limit first
+            self.abort(reason)
+            return
         self.aborted = next((event for event in events if event.kind == "turn.aborted"), None)
 
 
@@ -182,6 +188,10 @@ def begin(
     session: Session, *, request: Json, base: int | None, rollback: int, id: str | None, resume: bool = False
 ) -> Turn:
     """Begin a turn; everything is checked before anything is written."""
+    if not isinstance(resume, bool):
+        raise InvalidInput(
+            f"resume is True or False, not {resume!r:.60}", hint=f"session.turn(id={resume!r}, resume=True)"
+        )
     fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
     session._take_up()
     session._start_turning(-1)
@@ -198,12 +208,12 @@ def _begin(
     if again is not None and again.committed:
         return Turn(session, None, _own_lane(session)["last_commit"], again.items)
     end = session._lane_end
+    earlier = again or (unfinished(session) if resume and id is None else Earlier([], 0))
     if not end.known or end.open or fingerprint is not None or base not in (None, end.last_commit):
-        answer = _check_beginning(session, fingerprint, base, rollback)
+        answer = _check_beginning(session, fingerprint, base, rollback, finished=is_finished(earlier.items))
         if answer is not None:
             return answer
     base = end.last_commit if base is None else base
-    earlier = again or (unfinished(session) if resume and id is None else Earlier([], 0))
     data: dict[str, Json] = {"base": base, "turn": end.turns + 1}
     if fingerprint:
         data["fingerprint"] = fingerprint
@@ -215,8 +225,13 @@ def _begin(
     return Turn(session, begun, base, items=items, first=first)
 
 
-def _check_beginning(session: Session, fingerprint: str | None, base: int | None, rollback: int) -> Turn | None:
-    """Check that a turn can begin at the end of the lane; if this request was answered before, return that turn."""
+def _check_beginning(
+    session: Session, fingerprint: str | None, base: int | None, rollback: int, *, finished: bool
+) -> Turn | None:
+    """Check that a turn can begin at the end of the lane; if this request was answered before, return that turn.
+
+    A turn that is `finished` has its answer, and its process died before the commit: that costs nothing more.
+    """
     lane = _own_lane(session)
     if lane["open"]:
         since = lane["open"]["position"]
@@ -229,7 +244,8 @@ def _check_beginning(session: Session, fingerprint: str | None, base: int | None
     if answer is not None:
         return Turn(session, None, base, answer)
     _check_base(lane, base, rollback)
-    refuse_exhausted(session)
+    if not finished:
+        refuse_exhausted(session)
     return None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import InvalidInput
 from onrecord.log.items import to_items, without_verbatim
 from onrecord.views.call_ids import with_unique_ids
-from onrecord.views.parts import anthropic_content, gemini_content, openai_content, responses_content, text_of
+from onrecord.views.parts import anthropic_content, gemini_content, openai_content, parts_of, responses_content, text_of
 from onrecord.views.transcript import well_formed
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def to_messages(items: Iterable[Item], dialect: str) -> list[Json]:
     whole = well_formed(items)
     if dialect == "neutral":
         return with_unique_ids(whole, dialect)
-    if dialect not in _MAKERS:
+    if not isinstance(dialect, str) or dialect not in _MAKERS:
         raise InvalidInput(f"unknown message format {dialect!r}", hint=f"use neutral, {', '.join(_MAKERS)}")
     return with_unique_ids(_MAKERS[dialect]([item for item in whole if not item.get("thinking")]), dialect)
 
@@ -63,7 +63,7 @@ def to_prompt(items: Iterable[Item], dialect: str) -> Messages:
     whole = list(items)
     if dialect == "neutral":
         return Messages(to_messages(whole, dialect))
-    whole = [item for item in whole if item.get("content") or item.get("tool_calls") or item["role"] == "tool"]
+    whole = [item for item in whole if _is_sent(item, dialect)]
     if dialect not in APART:
         return Messages(to_messages(whole, dialect))
     system = "\n\n".join(text_of(item.get("content")) for item in whole if item["role"] == "system")
@@ -72,6 +72,16 @@ def to_prompt(items: Iterable[Item], dialect: str) -> Messages:
         first = {"content": GOES_ON} if dialect == "anthropic" else {"parts": [{"text": GOES_ON}]}
         made = [{"role": "user", **first}, *made]
     return Messages(made, system)
+
+
+def _is_sent(item: Item, dialect: str) -> bool:
+    """Whether an item says anything that this API takes: all of it may be thoughts of another vendor's model."""
+    if item.get("tool_calls") or item["role"] == "tool":
+        return True
+    content, kept = item.get("content"), item.get("verbatim")
+    if not content or (kept and kept.get("format") == dialect):
+        return bool(content)
+    return bool(anthropic_content(content) if dialect == "anthropic" else parts_of(content))
 
 
 def _messages(
@@ -136,7 +146,20 @@ def _responses(items: list[Item]) -> list[dict[str, Any]]:
         made += (message["output"] if "output" in message and "type" not in message else [message]) if kept else [
             part for part in message["output"] if part
         ]  # fmt: skip
-    return made
+    return _with_custom_results(made)
+
+
+def _with_custom_results(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The result of a custom tool's call has a type of its own, as the call has."""
+    custom: dict[str, bool] = {}
+    parts = []
+    for part in made:
+        kind, id_ = part.get("type"), part.get("call_id", "")
+        if kind in ("function_call", "custom_tool_call"):
+            custom[id_] = kind == "custom_tool_call"
+        wrong = kind == "function_call_output" and custom.get(id_, False)
+        parts.append({**part, "type": "custom_tool_call_output"} if wrong else part)
+    return parts
 
 
 def _responses_message(item: Item) -> dict[str, Any]:
@@ -203,10 +226,10 @@ def _blocks(content: Any) -> list[Any]:
 
 
 def _gemini(items: list[Item]) -> list[dict[str, Any]]:
-    names = {call["id"]: call["name"] for item in items for call in item.get("tool_calls") or ()}
     made: list[dict[str, Any]] = []
     items = _in_order_of_calls(items)
-    for message, kept in _messages(items, "gemini", lambda item: _gemini_message(item, names)):
+    names = _names_of_results(items)
+    for message, kept in _messages(items, "gemini", lambda item: _gemini_message(item, names.get(id(item), "tool"))):
         content = _with_bytes(message) if kept else message
         if made and made[-1]["role"] == content["role"]:
             made[-1] = {"role": content["role"], "parts": [*made[-1]["parts"], *content["parts"]]}
@@ -229,11 +252,21 @@ def _in_order_of_calls(items: list[Item]) -> list[Item]:
     return [item for _group, _place, item in sorted(ordered, key=lambda one: one[:2])]
 
 
-def _gemini_message(item: Item, names: dict[str, str]) -> dict[str, Any]:
+def _names_of_results(items: list[Item]) -> dict[int, str]:
+    """The name of the tool by the identity of a result: ids of calls repeat, so the last call before it counts."""
+    calls: dict[str, str] = {}
+    names: dict[int, str] = {}
+    for item in items:
+        calls |= {call["id"]: call["name"] for call in item.get("tool_calls") or ()}
+        if item["role"] == "tool" and item["call"] in calls:
+            names[id(item)] = calls[item["call"]]
+    return names
+
+
+def _gemini_message(item: Item, name: str) -> dict[str, Any]:
     content = item.get("content")
     if item["role"] == "tool":
         said = {"error" if item.get("error") else "output": text_of(content)}
-        name = names.get(item["call"], "tool")
         return {"role": "user", "parts": [{"function_response": {"id": item["call"], "name": name, "response": said}}]}
     parts = gemini_content(content)
     for call in item.get("tool_calls") or ():

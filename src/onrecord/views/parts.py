@@ -10,27 +10,37 @@ from onrecord.log.readings import MEDIA
 _UNSPOKEN = ("thinking", "redacted_thinking", "reasoning")
 """A model's thoughts: only its own vendor can read them, and they go back to it word for word or not at all."""
 _TEXTS = ("text", "input_text", "output_text")
+_OWN = {
+    "openai": {"file", "input_audio"},
+    "openai-responses": {"input_file"},
+    "anthropic": {"document", "search_result"},
+    "gemini": {"file_data", "fileData"},
+}
+"""What only its own vendor has, such as documents and files by their ids: it goes there as it is, and nowhere else."""
 
 
 class Part:
-    """A text, or an image as data (base64) or as a URL."""
+    """A text, an image as data (base64) or as a URL, or what only its own vendor has."""
 
-    __slots__ = ("data", "media_type", "text", "url")
+    __slots__ = ("data", "media_type", "own", "text", "url")
 
-    def __init__(self, text: str = "", media_type: str = "", data: str = "", url: str = "") -> None:
+    def __init__(
+        self, text: str = "", media_type: str = "", data: str = "", url: str = "", own: dict[str, Any] | None = None
+    ) -> None:
         self.text = text
         self.media_type = media_type
         self.data = data
         self.url = url
+        self.own = own
 
 
-def parts_of(content: object) -> list[Part]:
-    """What a content says, whichever vendor's form its parts have."""
+def parts_of(content: object, dialect: str = "") -> list[Part]:
+    """What a content says, whichever vendor's form its parts have; what only the vendor of `dialect` has, as it is."""
     if isinstance(content, str):
         return [Part(content)] if content else []
     if not isinstance(content, list):
         return [] if content is None else [Part(text_of(content))]
-    return [made for part in content if (made := _part(part)) is not None]
+    return [made for part in content if (made := _part(part, dialect)) is not None]
 
 
 def text_of(value: object) -> str:
@@ -48,7 +58,7 @@ def media_line(part: dict[str, Any]) -> str:
     return f"[{part.get('media_type')}, {part.get('bytes', 0):,} bytes, at {where}]"
 
 
-def _part(part: object) -> Part | None:
+def _part(part: object, dialect: str) -> Part | None:
     if isinstance(part, str):
         return Part(part)
     if not isinstance(part, dict):
@@ -60,12 +70,30 @@ def _part(part: object) -> Part | None:
         return Part(str(part.get("text", ""))) if part.get("text") else None
     if kind == MEDIA:
         return Part(media_line(part))
-    return _image(part) or Part(f"[{kind or 'a part'} that this format cannot express]")
+    image = _image(part)
+    if image is not None and (dialect == "gemini" or image.media_type.startswith("image/") or not image.media_type):
+        return image
+    if _is_own(part, dialect):
+        return Part(own=part)
+    return Part(f"[{kind or (image and image.media_type) or 'a part'} that this format cannot express]")
+
+
+def _is_own(part: dict[str, Any], dialect: str) -> bool:
+    kind, own = part.get("type"), _OWN.get(dialect, set[str]())
+    if _is_stored_image(part):
+        return dialect == ("anthropic" if kind == "image" else "openai-responses")
+    return kind in own if isinstance(kind, str) else any(name in part for name in own)
 
 
 def is_image(part: dict[str, Any]) -> bool:
     """Whether a part is an image, in whichever vendor's form."""
-    return _image(part) is not None
+    return _image(part) is not None or _is_stored_image(part)
+
+
+def _is_stored_image(part: dict[str, Any]) -> bool:
+    """Whether a part names an image that its vendor stores."""
+    source = part.get("source") if part.get("type") == "image" else part if part.get("type") == "input_image" else None
+    return isinstance(source, dict) and isinstance(source.get("file_id"), str)
 
 
 def _image(part: dict[str, Any]) -> Part | None:
@@ -106,8 +134,13 @@ def openai_content(content: object) -> Any:
     if content is None or isinstance(content, str):
         return content
     return [
-        {"type": "text", "text": part.text} if part.text else {"type": "image_url", "image_url": {"url": _url(part)}}
-        for part in parts_of(content)
+        part.own
+        or (
+            {"type": "text", "text": part.text}
+            if part.text
+            else {"type": "image_url", "image_url": {"url": _url(part)}}
+        )
+        for part in parts_of(content, "openai")
     ]
 
 
@@ -116,16 +149,22 @@ def responses_content(content: object, role: str) -> Any:
     if role == "assistant" or content is None or isinstance(content, str):
         return text_of(content)
     return [
-        {"type": "input_text", "text": part.text}
-        if part.text
-        else {"type": "input_image", "image_url": _url(part), "detail": "auto"}
-        for part in parts_of(content)
+        part.own
+        or (
+            {"type": "input_text", "text": part.text}
+            if part.text
+            else {"type": "input_image", "image_url": _url(part), "detail": "auto"}
+        )
+        for part in parts_of(content, "openai-responses")
     ]
 
 
 def anthropic_content(content: object) -> list[dict[str, Any]]:
-    """For Anthropic's API, as blocks."""
-    return [{"type": "text", "text": part.text} if part.text else _anthropic_image(part) for part in parts_of(content)]
+    """For Anthropic's API, as blocks; it refuses text that is only white space."""
+    parts = [part for part in parts_of(content, "anthropic") if not part.text or part.text.strip()]
+    return [
+        part.own or ({"type": "text", "text": part.text} if part.text else _anthropic_image(part)) for part in parts
+    ]
 
 
 def _anthropic_image(part: Part) -> dict[str, Any]:
@@ -142,8 +181,10 @@ def gemini_content(content: object) -> list[dict[str, Any]]:
     from binascii import Error, a2b_base64
 
     made: list[dict[str, Any]] = []
-    for part in parts_of(content):
-        if part.text:
+    for part in parts_of(content, "gemini"):
+        if part.own:
+            made.append(part.own)
+        elif part.text:
             made.append({"text": part.text})
         elif part.url:
             made.append({"file_data": {"file_uri": part.url}})
