@@ -142,7 +142,10 @@ def as_stored(message: Message) -> dict[str, Any]:
     A template may render the inside of a message, arguments of a call for instance, so their order is part of the
     prompt: it must be the same for the first request, a retry and a process that restarts.
     """
-    return {name: _copied(message[name]) for name in sorted(message, key=str)}
+    try:
+        return {name: _copied(message[name]) for name in sorted(message, key=str)}
+    except RecursionError:
+        raise InvalidInput("a message is nested too deeply") from None
 
 
 def _copied(value: Any) -> Any:

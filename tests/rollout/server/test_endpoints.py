@@ -109,6 +109,21 @@ def test_text_and_chat_do_not_mix(proxy):
     assert code_of(proxy.chat(other, [USER])) == (400, "invalid_input")
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("chat/completions", {"messages": [USER]}), ("responses", {"input": "Hello"}),
+     ("messages", {"messages": [USER], "max_tokens": 9})],
+)  # fmt: skip
+def test_a_prompt_does_not_replace_messages(proxy, engine, path, said):
+    """A request with messages and a prompt is refused in every protocol; a prompt that is null means none."""
+    url = f"/sessions/{proxy.new()}/v1/{path}"
+    refused = proxy.http.post(url, json={"model": "policy", "prompt": "Count:", **said})
+    assert refused.status_code == 400
+    assert engine.requests == []
+    assert proxy.http.post(url, json={"model": "policy", "prompt": None, **said}).status_code == 200
+    assert "form" not in proxy.record(url.split("/")[2])["messages"][0]
+
+
 def test_a_text_that_looks_like_a_call_stays_text(start, engine, connect):
     """A completion is the text that was sampled, calls and thinking included."""
     client, _session = connect(start(dialect="vllm-completions"))

@@ -1,6 +1,7 @@
 """Every refusal: its status, its code, and that nothing changed."""
 
 import json
+from functools import reduce
 
 import httpx
 import pytest
@@ -82,6 +83,8 @@ def test_a_session_closed_elsewhere_is_over_here(proxy):
         json.dumps({"messages": [USER], "n": 2}).encode(), json.dumps({"messages": [USER], "tools": 1}).encode(),
         json.dumps({"messages": [USER], "max_tokens": -1}).encode(), b"[" * 100_000, b"\xff\xfe",
         json.dumps({"messages": [USER], "temperature": 1}).encode().replace(b": 1}", b": 1e999}"),
+        json.dumps({"messages": [USER], "prompt": "Count:"}).encode(),
+        json.dumps({"messages": [{**USER, "x": 1}]}).encode().replace(b": 1}", b": " + b"[" * 600 + b"]" * 600 + b"}"),
     ],
     ids=lambda body: body[:40],
 )  # fmt: skip
@@ -163,8 +166,10 @@ def broken(change):
         broken(lambda _made, choice, _meta: choice.update(finish_reason="dunno")),
         broken(lambda _made, _choice, meta: meta.update(prompt_tokens=1)),
         broken(lambda _made, choice, _meta: choice["message"].update(content="\ud800")),
+        broken(lambda _made, choice, _meta: choice["message"].update(x=reduce(lambda part, _: [part], range(600), 1))),
     ],
-    ids=["no JSON", "nothing", "NaN", "no ids", "a logprob short", "null message", "unknown end", "other prompt", "half a letter"],
+    ids=["no JSON", "nothing", "NaN", "no ids", "a logprob short", "null message", "unknown end", "other prompt", "half a letter",
+         "brackets"],
 )  # fmt: skip
 def test_a_reply_that_cannot_be_recorded(steady, does):
     """A bad reply is 502 and no turn; the session continues with the same prompt ids."""
