@@ -150,8 +150,8 @@ def scored(ids: Sequence[int], logprobs: Sequence[float]) -> dict[str, Any]:
 
 
 def event(data: dict[str, Any], name: str = "") -> bytes:
-    """A server-sent event."""
-    return f"{f'event: {name}{chr(10)}' if name else ''}data: {to_json(data)}\n\n".encode()
+    """A server-sent event. Half a letter is shown as a question mark: a reply that has one is refused at its end."""
+    return f"{f'event: {name}{chr(10)}' if name else ''}data: {to_json(data)}\n\n".encode(errors="replace")
 
 
 def to_json(value: Any) -> str:
