@@ -127,6 +127,13 @@ def difference(stored: Message, given: Message) -> str:
     return next((name for name, part in parts if part(stored) != part(given)), "spelling")
 
 
+def spelling_hint(stored: Message, given: Message) -> str:
+    """What helps if a generated message came back in another spelling."""
+    forgiven = _widest_key(stored) == _widest_key(given)
+    also = f", or use the matcher {ROLE_CONTENT_ONLY}" if forgiven else ""
+    return f"send the assistant's message as it was answered{also}"
+
+
 def _is_exact(value: Any) -> bool:
     """Whether `==` alone is exact for this value: it has no number, so no 1 that equals 1.0 and true."""
     if isinstance(value, dict):

@@ -88,11 +88,13 @@ def test_a_lost_completion_is_given_again(proxy, engine):
 @pytest.mark.parametrize(
     ("fields", "word"),
     [({"prompt": ""}, "prompt"), ({"prompt": ["a", "b"]}, "one prompt"), ({"prompt": "a", "echo": True}, "echo"),
-     ({"prompt": "a", "n": 2}, "n must be 1"), ({"prompt": [-1]}, "negative"), ({}, "prompt")],
+     ({"prompt": "a", "n": 2}, "n must be 1"), ({"prompt": [-1]}, "negative"), ({}, "prompt"),
+     ({"prompt": "\ud800"}, "surrogate")],
 )  # fmt: skip
 def test_completions_that_cannot_be_turns(proxy, engine, fields, word):
     """They are refused with the reason, and the engine is not asked."""
-    refused = proxy.http.post(f"/sessions/{proxy.new()}/v1/completions", json={"model": "policy", **fields})
+    body = json.dumps({"model": "policy", **fields})
+    refused = proxy.http.post(f"/sessions/{proxy.new()}/v1/completions", content=body)
     assert code_of(refused) == (400, "invalid_input")
     assert word in refused.json()["error"]["message"]
     assert engine.requests == []
