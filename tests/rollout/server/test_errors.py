@@ -1,6 +1,7 @@
 """Every refusal: its status, its code, and that nothing changed."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 
 import httpx
@@ -8,7 +9,7 @@ import pytest
 
 import onrecord
 from onrecord.errors import InvalidInput, OnrecordError
-from onrecord.rollout.server.answers import STATUSES
+from onrecord.rollout.server.answers import HINTS, STATUSES, hint_of
 from onrecord.rollout.server.settings import Settings
 from onrecord.rollout.tokens import TemplateTokenizer
 from onrecord.rollout.trajectory import Policy
@@ -21,6 +22,7 @@ from tests.rollout.server.places import (
     message_of,
     reply,
     says,
+    waits,
 )
 
 UNKNOWN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -230,14 +232,40 @@ def test_a_session_that_cannot_be_made(steady, body):
     assert len(proxy.records.sessions()) == before
 
 
-def test_every_status_is_of_an_error_there_is():
-    """The table of statuses has only codes of existing errors, so that a renamed error does not become a 500."""
-    found, seen = [OnrecordError], set()
+def every_error():
+    """All kinds of errors, by their code."""
+    found, seen = [OnrecordError], {}
     while found:
         error = found.pop()
-        seen.add(error.code)
+        seen.setdefault(error.code, error)
         found += error.__subclasses__()
-    assert set(STATUSES) <= seen
+    return seen
+
+
+def test_every_status_is_of_an_error_there_is():
+    """The table of statuses has only codes of existing errors, so that a renamed error does not become a 500."""
+    assert set(STATUSES) | set(HINTS) <= set(every_error())
+
+
+def test_hints_are_for_clients_over_http(start, engine):
+    """No hint names a call in Python; one to a proxy that is not the writer names the header that takes over."""
+    known = every_error()
+    for code in (*STATUSES, "damaged_log"):
+        assert "session." not in hint_of(known[code]("x")), code
+    first, second = start(), start()
+    session = first.new()
+    engine.script.append(waits(says("Fine.")))
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(first.chat, session, [USER])
+        assert engine.arrived.acquire(timeout=90)
+        try:
+            path, body = f"/sessions/{session}/v1/messages", {"messages": [USER], "max_tokens": 9}
+            for busy in (second.chat(session, [USER]), second.http.post(path, json=body)):
+                assert busy.status_code == 409
+                assert "`onrecord-takeover: true`" in busy.json()["error"]["hint"]
+        finally:
+            engine.go_on.set()
+        assert asked.result().status_code == 200
 
 
 # Access
