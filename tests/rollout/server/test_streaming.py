@@ -128,7 +128,11 @@ def test_a_client_that_hangs_up_does_not_end_the_turn(start, engine):
     assert [one["status"] for one in proxy.record(session)["records"]] == ["COMPLETED"]
 
 
-@pytest.mark.parametrize("how", [{"end": False}, {"error": "out of memory"}], ids=["connection lost", "an error chunk"])
+@pytest.mark.parametrize(
+    "how",
+    [{"end": False}, {"end": False, "headers": {"transfer-encoding": "chunked"}}, {"error": "out of memory"}],
+    ids=["connection lost", "in the middle of sized chunks", "an error chunk"],
+)
 def test_an_engine_that_dies_in_the_middle(start, engine, tokenizer, dialect, how):
     """The client gets an error in the stream; what was sampled is the honest tail, and the next commit supersedes it."""
     proxy = start(dialect=dialect)
