@@ -108,7 +108,7 @@ def test_an_announcement_says_one_thing(proxy, body):
 
 
 def test_a_version_that_cannot_be_recorded(proxy):
-    """Half a letter as a version is refused at once; otherwise no later turn could be recorded."""
+    """Half a letter as a version is refused at once: no turn could be recorded with it."""
     refused = proxy.http.post("/weights", content=b'{"version": "\\ud800"}')
     assert code_of(refused) == (400, "invalid_input")
     assert proxy.proxy.chat.weights is None

@@ -2,7 +2,6 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
 
 import httpx
 import pytest
@@ -168,7 +167,7 @@ def broken(change):
         broken(lambda _made, choice, _meta: choice.update(finish_reason="dunno")),
         broken(lambda _made, _choice, meta: meta.update(prompt_tokens=1)),
         broken(lambda _made, choice, _meta: choice["message"].update(content="\ud800")),
-        broken(lambda _made, choice, _meta: choice["message"].update(x=reduce(lambda part, _: [part], range(600), 1))),
+        broken(lambda _made, choice, _meta: choice["message"].update(x=json.loads("[" * 600 + "]" * 600))),
     ],
     ids=["no JSON", "nothing", "NaN", "no ids", "a logprob short", "null message", "unknown end", "other prompt", "half a letter",
          "brackets"],
@@ -234,7 +233,7 @@ def test_a_session_that_cannot_be_made(steady, body):
 
 def every_error():
     """All kinds of errors, by their code."""
-    found, seen = [OnrecordError], {}
+    found, seen = [OnrecordError], dict[str, type[OnrecordError]]()
     while found:
         error = found.pop()
         seen.setdefault(error.code, error)

@@ -41,7 +41,7 @@ HINTS = {
     "lease_held": f"{_AGAIN}; with the header `onrecord-takeover: true` this proxy takes over at once",
     "lease_lost": _AGAIN, "log_moved": _AGAIN, "trajectory_moved": _AGAIN, "outcome_unknown": _AGAIN,
     "turn_conflict": "wait for the answer of the running turn",
-    "budget_exhausted": "whoever set its budget can raise it",
+    "budget_exhausted": "ask the person who set its budget to raise it",
     "damaged_log": "`onrecord verify` with its name says where; restore a backup, or start another session",
 }  # fmt: skip
 """Hints for clients, where the library's own is for Python or the command line."""

@@ -85,7 +85,7 @@ async def _from_message(asked: dict[str, Any], known: Known) -> dict[str, Any]:
 
 
 def _without_prompt(asked: dict[str, Any]) -> dict[str, Any]:
-    """A request with messages; behind it, a field `prompt` means a text completion, whose messages nobody reads."""
+    """A request with messages. With a field `prompt` it would be run as a text completion, without its messages."""
     if asked.get("prompt") is not None:
         raise InvalidInput(
             "a turn with messages has no prompt", hint="leave the field out; text and ids go to .../v1/completions"
