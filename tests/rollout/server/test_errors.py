@@ -120,7 +120,9 @@ def test_a_body_has_a_limit(start, engine):
     proxy = start(body_limit=2_000)
     session = proxy.new()
     path = f"/sessions/{session}/v1/chat/completions"
-    assert code_of(proxy.http.post(path, content=b"x" * 2_001)) == (413, "too_large")
+    refused = proxy.http.post(path, content=b"x" * 2_001)
+    assert code_of(refused) == (413, "too_large")
+    assert "messages" in refused.json()["error"]["hint"]
     assert code_of(proxy.http.post(path, content=iter([b"x" * 1_500] * 2))) == (413, "too_large")
     assert proxy.chat(session, [USER]).status_code == 200
 

@@ -40,6 +40,7 @@ HINTS = {
     "session_frozen": "POST .../samples reads and acknowledges them; DELETE gives the session up",
     "lease_held": f"{_AGAIN}; with the header `onrecord-takeover: true` this proxy takes over at once",
     "lease_lost": _AGAIN, "log_moved": _AGAIN, "trajectory_moved": _AGAIN, "outcome_unknown": _AGAIN,
+    "too_large": "send fewer or shorter messages",
     "turn_conflict": "wait for the answer of the running turn",
     "budget_exhausted": "ask the person who set its budget to raise it",
     "damaged_log": "`onrecord verify` with its name says where; restore a backup, or start another session",
