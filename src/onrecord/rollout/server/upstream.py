@@ -105,7 +105,7 @@ class Upstream:
                         async for chunk in _events(parts):
                             yield chunk
                 except Silent as problem:
-                    raise UpstreamFailed(f"the engine fell silent during the reply: {problem}") from None
+                    raise UpstreamFailed(f"the engine failed during the reply: {problem}") from None
 
     async def _answers(self, content: bytes, session: str) -> AsyncGenerator[tuple[Answer, AsyncIterator[bytes]], None]:
         """The answer of the first engine that accepts a connection."""
