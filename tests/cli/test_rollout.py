@@ -268,8 +268,30 @@ def test_code_of_your_own_is_named_as_module_and_name(tmp_path, monkeypatch):
             named(text, "matcher")
     with pytest.raises(InvalidInput, match="is not a tokenizer"):
         tokenizer_of(lambda: 7, "x:y")
+    (tmp_path / "broken_rollouts.py").write_text("1 / 0\n")
+    with pytest.raises(InvalidInput, match="broken_rollouts raised ZeroDivisionError: division by zero"):
+        named("broken_rollouts:x", "matcher")
+    with pytest.raises(InvalidInput, match="x:y raised ValueError: invalid literal"):
+        tokenizer_of(lambda: int("x"), "x:y")
     assert not is_named("models/policy")
     assert not is_named("C:/models")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("export", "task-1", "--to", "x.npz", "--branches"), "`onrecord rollout export` has no option --branches"),
+        (
+            ("serve", "--upstream", "http://127.0.0.1:9", "--tokenizer", "x", "--max-seq-len", "9"),
+            "no option --max-seq",
+        ),
+    ],
+)
+def test_an_option_of_the_other_action_is_refused(trained, words, why):
+    """An option that would have no effect is an error that says which action has it."""
+    error = trained.error("rollout", *words, code=2, kind="usage")
+    assert why in error["message"]
+    trained.ok(*error["hint"].split("`")[1].split()[1:])
 
 
 def test_a_trainer_gets_its_own_form(trained):

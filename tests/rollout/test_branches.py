@@ -57,6 +57,18 @@ def test_an_answer_without_its_question_is_a_line_of_its_own():
     assert choose(lines, talk("a", "A", "c")) == Choice("one")
 
 
+@pytest.mark.parametrize("limit", [0, 1])
+def test_an_answer_of_another_line_is_no_other_spelling(limit):
+    """Two answers to one prompt, and the conversation behind one of them is edited: a branch of it, not a refusal."""
+    policy = branching(Policy(max_rollback=limit))
+    trajectory, short = said("a", "b", "c", policy=policy), LinearTrajectory(policy)
+    prepared = short.prepare(ChatRequest([user("a")]), LETTERS)
+    short.update_pretokenized_state(prepared, answer("other"))
+    for lines in ([Line("long", trajectory), Line("short", short)], [Line("short", short), Line("long", trajectory)]):
+        assert choose(lines, talk("a", "A", "x")) == Choice("long", 1)
+        assert choose(lines, talk("a", "other", "x")) == Choice("short")
+
+
 def test_a_running_line_is_left_alone():
     """Only the same request joins a running turn; another one gets a line of its own."""
     lines = [Line("one", said("a"), BUSY)]

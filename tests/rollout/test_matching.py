@@ -151,6 +151,18 @@ def test_role_content_only_forgives_space_around_an_answer():
     assert same(assistant(" "), assistant(None), ROLE_CONTENT_ONLY)
 
 
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_hint_names_a_matcher_only_if_it_would_help(turns):
+    """An answer that the agent reworded equals the recorded one with no matcher, so the hint names none."""
+    trajectory = LinearTrajectory()
+    for before in range(turns):
+        say(trajectory, *[user("a"), assistant("Fine.")] * before, user("a"), reply=answer("Fine."))
+    with pytest.raises(InvalidInput) as problem:
+        ask(trajectory, *[user("a"), assistant("Fine.")] * (turns - 1), user("a"), assistant("Good."), user("b"))
+    assert "as it was answered" in str(problem.value.hint)
+    assert "matcher" not in str(problem.value.hint)
+
+
 def test_a_given_matcher_decides_and_must_return_a_bool():
     """A callable gets every pair, stored first; any result but a bool is refused and nothing changes."""
     pairs = []

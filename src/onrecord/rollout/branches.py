@@ -86,7 +86,8 @@ def choose(lines: Sequence[Line], messages: Sequence[Message], *, again: bool = 
         if line.state == FREE and (continues or answered) and not (again and answered):
             rank = (base, -discards, matched)
             best = max(best or (rank, line.id), (rank, line.id), key=lambda found: found[0])
-    return Choice(best[1]) if best else Choice(root, turns)
+    # If another line has more of the request's turns, the difference is an answer of that line, not another spelling.
+    return Choice(best[1]) if best and best[0][0] >= turns else Choice(root, turns)
 
 
 def _is_edited(different: Sequence[Message], *, spelled: bool) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import InvalidInput
-from onrecord.rollout.matching import difference
+from onrecord.rollout.matching import difference, spelling_hint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,13 +62,12 @@ def refuse_repeated(discarding: Discarding, rest: Sequence[Message]) -> None:
     if not any(map(discarding.repeats, rest)) and not discarding.unknown(rest):
         return
     matched = discarding.matched
-    what = difference(discarding.messages[matched], rest[0])
-    spelled = matched in discarding.generated
+    stored, given = discarding.messages[matched], rest[0]
+    what, spelled = difference(stored, given), matched in discarding.generated
     raise InvalidInput(
         f"this request repeats a generated turn, but not as it was answered: message {matched} differs in {what}; "
         f"{discarding.tokens:,} sampled tokens would be lost",
-        hint="send the assistant's message as it was answered, or use the matcher role_content_only; "
-        "to replace the turn, send the messages before it"
+        hint=f"{spelling_hint(stored, given)}; to replace the turn, send the messages before it"
         if spelled
         else f"send the conversation as it was answered; {BRANCHES_HINT}",
         matched=matched,

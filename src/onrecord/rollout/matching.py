@@ -127,6 +127,13 @@ def difference(stored: Message, given: Message) -> str:
     return next((name for name, part in parts if part(stored) != part(given)), "spelling")
 
 
+def spelling_hint(stored: Message, given: Message) -> str:
+    """What helps if a generated message came back in another spelling."""
+    forgiven = _widest_key(stored) == _widest_key(given)
+    also = f", or use the matcher {ROLE_CONTENT_ONLY}" if forgiven else ""
+    return f"send the assistant's message as it was answered{also}"
+
+
 def _is_exact(value: Any) -> bool:
     """Whether `==` alone is exact for this value: it has no number, so no 1 that equals 1.0 and true."""
     if isinstance(value, dict):
@@ -142,7 +149,10 @@ def as_stored(message: Message) -> dict[str, Any]:
     A template may render the inside of a message, arguments of a call for instance, so their order is part of the
     prompt: it must be the same for the first request, a retry and a process that restarts.
     """
-    return {name: _copied(message[name]) for name in sorted(message, key=str)}
+    try:
+        return {name: _copied(message[name]) for name in sorted(message, key=str)}
+    except RecursionError:
+        raise InvalidInput("a message is nested too deeply") from None
 
 
 def _copied(value: Any) -> Any:

@@ -87,6 +87,9 @@ class Gathered:
         delta = choice.get("delta")
         given = {name: value for name, value in delta.items() if value} if isinstance(delta, dict) else {}
         given.pop("role", None)
+        for name in TEXTS:
+            if not isinstance(given.get(name, ""), str):
+                raise BadReply(f"the {name} of a chunk is not text")
         add_delta(self._message, given)
         return given
 
@@ -98,8 +101,10 @@ class Gathered:
             self._content += content
             scores: list[Any] = [row.get("logprob") if isinstance(row, dict) else None for row in content]
         else:
-            scores = listed.get("token_logprobs") or []
-            self._tokens += listed.get("tokens") or []
+            scores, tokens = listed.get("token_logprobs") or [], listed.get("tokens") or []
+            if not isinstance(scores, list) or not isinstance(tokens, list):
+                raise BadReply("the logprobs of a chunk are not a list")
+            self._tokens += tokens
             self._scores += scores
         if not isinstance(ids, list):
             raise BadReply("the ids of a chunk are not a list")
@@ -145,7 +150,10 @@ def _add_calls(calls: list[dict[str, Any]], given: Sequence[Any]) -> None:
         known, function = calls[index], call.get("function")
         known |= {name: value for name, value in call.items() if name not in ("function", "index") and value}
         if isinstance(function, dict):
-            known["function"]["arguments"] += str(function.get("arguments") or "")
+            arguments = function.get("arguments") or ""
+            if not isinstance(arguments, str):
+                raise BadReply("the arguments of a tool call in a chunk are not text")
+            known["function"]["arguments"] += arguments
             if function.get("name"):
                 known["function"]["name"] = function["name"]
 

@@ -20,7 +20,15 @@ from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
 from onrecord.log.codec import as_read, encode_payload
 from onrecord.rollout.discarding import BRANCHES_HINT, Discarding, refuse_repeated
 from onrecord.rollout.ids import first_difference, last_ids, marked, sequence, without
-from onrecord.rollout.matching import LOOSE_REASONING, Matching, as_stored, canonical, difference, tools_digest
+from onrecord.rollout.matching import (
+    LOOSE_REASONING,
+    Matching,
+    as_stored,
+    canonical,
+    difference,
+    spelling_hint,
+    tools_digest,
+)
 from onrecord.rollout.turns import (
     ABORT,
     ABORTED,
@@ -296,7 +304,7 @@ class LinearTrajectory:
                 raise InvalidInput(
                     f"message {index} is a generated turn, but not as it was answered: "
                     f"it differs in {difference(self.messages[index], message)}",
-                    hint="send the assistant's message as it was answered, or use the matcher role_content_only",
+                    hint=spelling_hint(self.messages[index], message),
                     matched=index,
                 )
             if base and role not in self.policy.appended_roles:

@@ -45,7 +45,7 @@ class ScriptedEngine:
                     self.close_connection = True
                     return
                 if isinstance(body, Iterator):
-                    self._stream(body)
+                    self._stream(body, headers)
                     return
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
@@ -54,17 +54,18 @@ class ScriptedEngine:
                 self.end_headers()
                 self.wfile.write(data)
 
-            def _stream(self, chunks):
+            def _stream(self, chunks, headers):
                 """Send chunks as they come; the connection ends with the last one, or where an error ends them."""
                 self.close_connection = True
                 self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.send_header("connection", "close")
+                for name, value in {"content-type": "text/event-stream", "connection": "close", **headers}.items():
+                    self.send_header(name, value)
                 self.end_headers()
+                sized = "transfer-encoding" in headers
                 with suppress(OSError):  # the client hung up
                     for chunk in chunks:
-                        self.wfile.write(b"data: " + (chunk if chunk == b"[DONE]" else json.dumps(chunk).encode()))
-                        self.wfile.write(b"\n\n")
+                        said = b"data: " + (chunk if chunk == b"[DONE]" else json.dumps(chunk).encode()) + b"\n\n"
+                        self.wfile.write(b"%x\r\n%b\r\n" % (len(said), said) if sized else said)
                         self.wfile.flush()
 
             def log_message(self, *_args):
@@ -127,7 +128,7 @@ def hangs_up(_engine, _asked):
     return None, {}, b""
 
 
-def streams(*words, finish="stop", wait=None, end=True, calls=None, error=None):
+def streams(*words, finish="stop", wait=None, end=True, calls=None, error=None, headers=None):
     """A script entry: an engine like vLLM streams these words, a chunk each.
 
     Before the word with the index `wait` it waits until the test releases it; without `end`, the connection breaks.
@@ -164,7 +165,7 @@ def streams(*words, finish="stop", wait=None, end=True, calls=None, error=None):
         yield {**head, "choices": [], "usage": {"prompt_tokens": len(ids), "completion_tokens": place}}
         yield b"[DONE]"
 
-    return lambda engine, asked: (200, {}, chunks(engine, asked))
+    return lambda engine, asked: (200, headers or {}, chunks(engine, asked))
 
 
 def waits(then):

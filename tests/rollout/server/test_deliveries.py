@@ -107,6 +107,13 @@ def test_an_announcement_says_one_thing(proxy, body):
     assert proxy.http.post("/weights", json={"version": "8", "updating": False}).json() == {"version": "8"}
 
 
+def test_a_version_that_cannot_be_recorded(proxy):
+    """Half a letter as a version is refused at once: no turn could be recorded with it."""
+    refused = proxy.http.post("/weights", content=b'{"version": "\\ud800"}')
+    assert code_of(refused) == (400, "invalid_input")
+    assert proxy.proxy.chat.weights is None
+
+
 @pytest.mark.parametrize("how", ["deleted", "swept", "acknowledged"])
 def test_a_line_that_ended_leaves_its_tree(start, how):
     """One line was deleted, or acknowledged alone: the tree continues and delivers the others, in every proxy."""

@@ -88,11 +88,13 @@ def test_a_lost_completion_is_given_again(proxy, engine):
 @pytest.mark.parametrize(
     ("fields", "word"),
     [({"prompt": ""}, "prompt"), ({"prompt": ["a", "b"]}, "one prompt"), ({"prompt": "a", "echo": True}, "echo"),
-     ({"prompt": "a", "n": 2}, "n must be 1"), ({"prompt": [-1]}, "negative"), ({}, "prompt")],
+     ({"prompt": "a", "n": 2}, "n must be 1"), ({"prompt": [-1]}, "negative"), ({}, "prompt"),
+     ({"prompt": "\ud800"}, "surrogate")],
 )  # fmt: skip
 def test_completions_that_cannot_be_turns(proxy, engine, fields, word):
     """They are refused with the reason, and the engine is not asked."""
-    refused = proxy.http.post(f"/sessions/{proxy.new()}/v1/completions", json={"model": "policy", **fields})
+    body = json.dumps({"model": "policy", **fields})
+    refused = proxy.http.post(f"/sessions/{proxy.new()}/v1/completions", content=body)
     assert code_of(refused) == (400, "invalid_input")
     assert word in refused.json()["error"]["message"]
     assert engine.requests == []
@@ -107,6 +109,21 @@ def test_text_and_chat_do_not_mix(proxy):
     other = proxy.new()
     proxy.http.post(f"/sessions/{other}/v1/completions", json={"model": "policy", "prompt": "Count:"})
     assert code_of(proxy.chat(other, [USER])) == (400, "invalid_input")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("chat/completions", {"messages": [USER]}), ("responses", {"input": "Hello"}),
+     ("messages", {"messages": [USER], "max_tokens": 9})],
+)  # fmt: skip
+def test_a_prompt_does_not_replace_messages(proxy, engine, path, said):
+    """A request with messages and a prompt is refused in every protocol; a prompt that is null means none."""
+    url = f"/sessions/{proxy.new()}/v1/{path}"
+    refused = proxy.http.post(url, json={"model": "policy", "prompt": "Count:", **said})
+    assert refused.status_code == 400
+    assert engine.requests == []
+    assert proxy.http.post(url, json={"model": "policy", "prompt": None, **said}).status_code == 200
+    assert "form" not in proxy.record(url.split("/")[2])["messages"][0]
 
 
 def test_a_text_that_looks_like_a_call_stays_text(start, engine, connect):

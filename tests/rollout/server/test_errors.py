@@ -1,13 +1,14 @@
 """Every refusal: its status, its code, and that nothing changed."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 import onrecord
 from onrecord.errors import InvalidInput, OnrecordError
-from onrecord.rollout.server.answers import STATUSES
+from onrecord.rollout.server.answers import HINTS, STATUSES, hint_of
 from onrecord.rollout.server.settings import Settings
 from onrecord.rollout.tokens import TemplateTokenizer
 from onrecord.rollout.trajectory import Policy
@@ -20,6 +21,7 @@ from tests.rollout.server.places import (
     message_of,
     reply,
     says,
+    waits,
 )
 
 UNKNOWN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -82,6 +84,8 @@ def test_a_session_closed_elsewhere_is_over_here(proxy):
         json.dumps({"messages": [USER], "n": 2}).encode(), json.dumps({"messages": [USER], "tools": 1}).encode(),
         json.dumps({"messages": [USER], "max_tokens": -1}).encode(), b"[" * 100_000, b"\xff\xfe",
         json.dumps({"messages": [USER], "temperature": 1}).encode().replace(b": 1}", b": 1e999}"),
+        json.dumps({"messages": [USER], "prompt": "Count:"}).encode(),
+        json.dumps({"messages": [{**USER, "x": 1}]}).encode().replace(b": 1}", b": " + b"[" * 600 + b"]" * 600 + b"}"),
     ],
     ids=lambda body: body[:40],
 )  # fmt: skip
@@ -116,7 +120,9 @@ def test_a_body_has_a_limit(start, engine):
     proxy = start(body_limit=2_000)
     session = proxy.new()
     path = f"/sessions/{session}/v1/chat/completions"
-    assert code_of(proxy.http.post(path, content=b"x" * 2_001)) == (413, "too_large")
+    refused = proxy.http.post(path, content=b"x" * 2_001)
+    assert code_of(refused) == (413, "too_large")
+    assert "messages" in refused.json()["error"]["hint"]
     assert code_of(proxy.http.post(path, content=iter([b"x" * 1_500] * 2))) == (413, "too_large")
     assert proxy.chat(session, [USER]).status_code == 200
 
@@ -163,8 +169,10 @@ def broken(change):
         broken(lambda _made, choice, _meta: choice.update(finish_reason="dunno")),
         broken(lambda _made, _choice, meta: meta.update(prompt_tokens=1)),
         broken(lambda _made, choice, _meta: choice["message"].update(content="\ud800")),
+        broken(lambda _made, choice, _meta: choice["message"].update(x=json.loads("[" * 600 + "]" * 600))),
     ],
-    ids=["no JSON", "nothing", "NaN", "no ids", "a logprob short", "null message", "unknown end", "other prompt", "half a letter"],
+    ids=["no JSON", "nothing", "NaN", "no ids", "a logprob short", "null message", "unknown end", "other prompt", "half a letter",
+         "brackets"],
 )  # fmt: skip
 def test_a_reply_that_cannot_be_recorded(steady, does):
     """A bad reply is 502 and no turn; the session continues with the same prompt ids."""
@@ -225,14 +233,40 @@ def test_a_session_that_cannot_be_made(steady, body):
     assert len(proxy.records.sessions()) == before
 
 
-def test_every_status_is_of_an_error_there_is():
-    """The table of statuses has only codes of existing errors, so that a renamed error does not become a 500."""
-    found, seen = [OnrecordError], set()
+def every_error():
+    """All kinds of errors, by their code."""
+    found, seen = [OnrecordError], dict[str, type[OnrecordError]]()
     while found:
         error = found.pop()
-        seen.add(error.code)
+        seen.setdefault(error.code, error)
         found += error.__subclasses__()
-    assert set(STATUSES) <= seen
+    return seen
+
+
+def test_every_status_is_of_an_error_there_is():
+    """The table of statuses has only codes of existing errors, so that a renamed error does not become a 500."""
+    assert set(STATUSES) | set(HINTS) <= set(every_error())
+
+
+def test_hints_are_for_clients_over_http(start, engine):
+    """No hint names a call in Python; one to a proxy that is not the writer names the header that takes over."""
+    known = every_error()
+    for code in (*STATUSES, "damaged_log"):
+        assert "session." not in hint_of(known[code]("x")), code
+    first, second = start(), start()
+    session = first.new()
+    engine.script.append(waits(says("Fine.")))
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(first.chat, session, [USER])
+        assert engine.arrived.acquire(timeout=90)
+        try:
+            path, body = f"/sessions/{session}/v1/messages", {"messages": [USER], "max_tokens": 9}
+            for busy in (second.chat(session, [USER]), second.http.post(path, json=body)):
+                assert busy.status_code == 409
+                assert "`onrecord-takeover: true`" in busy.json()["error"]["hint"]
+        finally:
+            engine.go_on.set()
+        assert asked.result().status_code == 200
 
 
 # Access

@@ -128,7 +128,11 @@ def test_a_client_that_hangs_up_does_not_end_the_turn(start, engine):
     assert [one["status"] for one in proxy.record(session)["records"]] == ["COMPLETED"]
 
 
-@pytest.mark.parametrize("how", [{"end": False}, {"error": "out of memory"}], ids=["connection lost", "an error chunk"])
+@pytest.mark.parametrize(
+    "how",
+    [{"end": False}, {"end": False, "headers": {"transfer-encoding": "chunked"}}, {"error": "out of memory"}],
+    ids=["connection lost", "in the middle of sized chunks", "an error chunk"],
+)
 def test_an_engine_that_dies_in_the_middle(start, engine, tokenizer, dialect, how):
     """The client gets an error in the stream; what was sampled is the honest tail, and the next commit supersedes it."""
     proxy = start(dialect=dialect)
@@ -386,3 +390,34 @@ def test_a_stream_without_ids_is_not_recorded(start, engine):
     with streaming(proxy, session, [USER]) as lines:
         assert text_of(lines) == ("Fine.", "bad_reply")
     assert proxy.record(session)["records"] == []
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"delta": {"content": 7}},
+        {"delta": {"reasoning_content": ["I think"]}},
+        {"delta": {"tool_calls": [{"index": 0, "function": {"name": "add", "arguments": {"a": 1}}}]}, "token_ids": [5],
+         "logprobs": {"content": [{"logprob": -1.0}]}},
+        {"text": "Fine.", "logprobs": {"tokens": 7, "token_logprobs": 7}},
+        {"delta": {"content": "\ud800"}, "token_ids": [5], "logprobs": {"content": [{"logprob": -1.0}]}},
+    ],
+    ids=["content", "thinking", "arguments", "logprobs", "half a letter"],
+)  # fmt: skip
+def test_an_odd_chunk_is_a_bad_reply(start, engine, choice):
+    """A chunk that no message can have is refused with its reason, on record too; the turn can be repeated at once."""
+    proxy = start(dialect="vllm")
+    session = proxy.new()
+
+    def chunks(asked):
+        head = {"id": "x", "prompt_token_ids": asked["prompt_token_ids"]}
+        yield {**head, "choices": [{"index": 0, "finish_reason": "stop", **choice}]}
+
+    engine.script.append(lambda _engine, asked: (200, {}, chunks(asked)))
+    refused = proxy.chat(session, [USER], stream=True)
+    assert '"code":"bad_reply"' in refused.text
+    record = proxy.record(session)
+    assert (record["records"], record["turn_under_way"]) == ([], False)
+    engine.script.append(streams("Fine."))
+    with streaming(proxy, session, [USER]) as lines:
+        assert text_of(lines) == ("Fine.", "stop")

@@ -32,7 +32,19 @@ STATUSES = {
     "outcome_unknown": 503,
 }  # fmt: skip
 """The status of every error a client can meet, by its code; any other is 500."""
-HINTS = {"session_not_found": "POST /sessions creates one"}
+_AGAIN = "send the same request again"
+HINTS = {
+    "session_not_found": "POST /sessions creates one",
+    "session_closed": "POST /sessions creates another one",
+    "session_paused": "`onrecord resume` with its name resumes it",
+    "session_frozen": "POST .../samples reads and acknowledges them; DELETE gives the session up",
+    "lease_held": f"{_AGAIN}; with the header `onrecord-takeover: true` this proxy takes over at once",
+    "lease_lost": _AGAIN, "log_moved": _AGAIN, "trajectory_moved": _AGAIN, "outcome_unknown": _AGAIN,
+    "too_large": "send fewer or shorter messages",
+    "turn_conflict": "wait for the answer of the running turn",
+    "budget_exhausted": "ask the person who set its budget to raise it",
+    "damaged_log": "`onrecord verify` with its name says where; restore a backup, or start another session",
+}  # fmt: skip
 """Hints for clients, where the library's own is for Python or the command line."""
 _COME_BACK = (503,)
 
@@ -50,8 +62,12 @@ def problem_of(error: OnrecordError) -> JSONResponse:
     status = STATUSES.get(error.code, 500)
     headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if status in _COME_BACK or error.retryable else {}
     details = {name: value for name, value in error.details.items() if _is_plain(value)}
-    hint = HINTS.get(error.code, error.hint)
-    return problem(status, error.code, error.message, hint=hint, headers=headers, **details)
+    return problem(status, error.code, error.message, hint=hint_of(error), headers=headers, **details)
+
+
+def hint_of(error: OnrecordError) -> str:
+    """The hint of an error, for clients over HTTP."""
+    return HINTS.get(error.code, error.hint)
 
 
 def _is_plain(value: object) -> bool:
@@ -150,8 +166,8 @@ def scored(ids: Sequence[int], logprobs: Sequence[float]) -> dict[str, Any]:
 
 
 def event(data: dict[str, Any], name: str = "") -> bytes:
-    """A server-sent event."""
-    return f"{f'event: {name}{chr(10)}' if name else ''}data: {to_json(data)}\n\n".encode()
+    """A server-sent event. Half a letter is shown as a question mark: a reply that has one is refused at its end."""
+    return f"{f'event: {name}{chr(10)}' if name else ''}data: {to_json(data)}\n\n".encode(errors="replace")
 
 
 def to_json(value: Any) -> str:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from onrecord.aio import settled
 from onrecord.errors import (
+    InvalidInput,
     LeaseLost,
     OnrecordError,
     ProxyBusy,
@@ -68,7 +69,7 @@ class Known(Typed):
 
 
 async def _as_chat(asked: dict[str, Any], _known: Known) -> dict[str, Any]:
-    return asked
+    return asked if "prompt" not in asked else _without_prompt(asked)
 
 
 async def _from_text(asked: dict[str, Any], _known: Known) -> dict[str, Any]:
@@ -76,11 +77,20 @@ async def _from_text(asked: dict[str, Any], _known: Known) -> dict[str, Any]:
 
 
 async def _from_items(asked: dict[str, Any], known: Known) -> dict[str, Any]:
-    return await settled(partial(responses.to_chat, asked, known.conversation))
+    return await settled(partial(responses.to_chat, _without_prompt(asked), known.conversation))
 
 
 async def _from_message(asked: dict[str, Any], known: Known) -> dict[str, Any]:
-    return messages.to_chat(asked, await settled(known.arguments))
+    return messages.to_chat(_without_prompt(asked), await settled(known.arguments))
+
+
+def _without_prompt(asked: dict[str, Any]) -> dict[str, Any]:
+    """A request with messages. With a field `prompt` it would be run as a text completion, without its messages."""
+    if asked.get("prompt") is not None:
+        raise InvalidInput(
+            "a turn with messages has no prompt", hint="leave the field out; text and ids go to .../v1/completions"
+        )
+    return {name: value for name, value in asked.items() if name != "prompt"}
 
 
 def _refused_message(error: OnrecordError) -> Response:

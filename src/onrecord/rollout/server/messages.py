@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse
 
 from onrecord.errors import InvalidInput
-from onrecord.rollout.server.answers import event, problem_of, to_json, whole_stream
+from onrecord.rollout.server.answers import event, hint_of, problem_of, to_json, whole_stream
 from onrecord.rollout.server.blocks import CALL, TEXT, THINKING, Blocks
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def refused(status: int, error: OnrecordError, headers: Mapping[str, str]) -> Re
 
 
 def _about(status: int, error: OnrecordError) -> dict[str, Any]:
-    return {"type": _ERRORS.get(status, "api_error"), "message": error.message, "code": error.code, "hint": error.hint}
+    kind, hint = _ERRORS.get(status, "api_error"), hint_of(error)
+    return {"type": kind, "message": error.message, "code": error.code, "hint": hint}
 
 
 def _message(answer: dict[str, Any]) -> dict[str, Any]:

@@ -96,13 +96,16 @@ class Upstream:
         """
         async with aclosing(self._answers(content, session)) as answers:
             async for answer, parts in answers:
-                if answer.status != OK:
-                    yield _refusal(answer, await _whole(parts))
-                elif not answer.headers.get("content-type", "").startswith("text/event-stream"):
-                    yield Whole(_parsed(await _whole(parts)))
-                else:
-                    async for chunk in _events(parts):
-                        yield chunk
+                try:
+                    if answer.status != OK:
+                        yield _refusal(answer, await _whole(parts))
+                    elif not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                        yield Whole(_parsed(await _whole(parts)))
+                    else:
+                        async for chunk in _events(parts):
+                            yield chunk
+                except Silent as problem:
+                    raise UpstreamFailed(f"the engine failed during the reply: {problem}") from None
 
     async def _answers(self, content: bytes, session: str) -> AsyncGenerator[tuple[Answer, AsyncIterator[bytes]], None]:
         """The answer of the first engine that accepts a connection."""

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onrecord.environment import DEBUG_VARIABLE
 from onrecord.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def named(text: str, what: str) -> Any:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError) as problem:
         raise InvalidInput(f"cannot find {text} for --{what}: {problem}") from None
+    except Exception as problem:  # a user's module may raise anything
+        raise _failed(module, problem) from problem
     if not callable(found) and not _is_tokenizer(found):
         raise InvalidInput(f"{text} cannot be called")
     return found
@@ -40,11 +43,21 @@ def named(text: str, what: str) -> Any:
 
 def tokenizer_of(found: Any, text: str) -> Tokenizer:
     """A tokenizer: the object itself, or what a function without arguments or a class returns."""
-    made = found if _is_tokenizer(found) and not isinstance(found, type) else found()
+    try:
+        made = found if _is_tokenizer(found) and not isinstance(found, type) else found()
+    except Exception as problem:  # a user's function may raise anything
+        raise _failed(text, problem) from problem
     if not _is_tokenizer(made):
         raise InvalidInput(f"{text} is not a tokenizer", hint=f"it needs the methods {', '.join(_TOKENIZER)}")
     chosen: Tokenizer = made
     return chosen
+
+
+def _failed(text: str, problem: Exception) -> InvalidInput:
+    """The error for code of the user that failed: it is no bug of ours."""
+    return InvalidInput(
+        f"{text} raised {type(problem).__name__}: {problem}", hint=f"set {DEBUG_VARIABLE}=1 to see where"
+    )
 
 
 def _is_tokenizer(value: Any) -> bool:

@@ -32,7 +32,20 @@ CONTINUED = "continued"
 
 def rollout(call: Call) -> int:
     """Do what the first word says."""
+    _refuse_other_options(call)
     return act(call, {"export": _export, "serve": _serve})
+
+
+def _refuse_other_options(call: Call) -> None:
+    """Refuse options of the other action: they would have no effect, and the user would not notice."""
+    action = next(iter(call.words), "")
+    for option in call.verb.options:
+        belongs = call.verb.actions_of(option)
+        if belongs and action in ("serve", "export") and action not in belongs and option.flag[2:] in call:
+            raise UsageError(
+                f"`onrecord rollout {action}` has no option {option.flag}; `onrecord rollout {belongs[0]}` has it",
+                hint=f"`onrecord rollout {action} --help` lists the options",
+            )
 
 
 def _serve(call: Call, words: list[str]) -> int:
