@@ -234,6 +234,36 @@ def test_the_second_of_two_runs_is_refused_queued_or_forked(store, policy):
         assert forked[-1]["content"][0]["text"] == "slow"
 
 
+def test_a_run_that_was_moved_to_a_fork_calls_its_tools_there(store):
+    """The fork has the call before the tool runs, and its result after it; the conversation that it left has neither."""
+    session = OnrecordSession("talk", store, on_conflict="fork")
+    seen: list[dict[str, list[str | None]]] = []
+
+    async def outputs() -> dict[str, list[str | None]]:
+        kept = {name: await OnrecordSession(name, store).get_items() for name in ("talk", *session.forks)}
+        return {name: [item["output"] for item in items if "output" in item] for name, items in kept.items()}
+
+    @function_tool
+    async def answer() -> str:
+        """Let another run overtake this one."""
+        quick, _ = agent_of([assistant_message("quick")])
+        await Runner.run(quick, "B", session=session)
+        return "answered"
+
+    @function_tool
+    async def pay() -> str:
+        """Look what is on record meanwhile."""
+        seen.append(await outputs())
+        return "paid"
+
+    calls = [[function_call("answer", {}, call_id="c")], [function_call("pay", {}, call_id="d")]]
+    slow, _ = agent_of(*calls, [assistant_message("slow")], tools=[answer, pay])
+    run(Runner.run(slow, "A", session=session, hooks=session.hooks()))
+    unknown = "started, outcome unknown: the run ended before pay answered; check before you repeat it"
+    assert seen == [{"talk": ["answered"], "talk-fork-1": ["answered", unknown]}]
+    assert run(outputs()) == {"talk": ["answered"], "talk-fork-1": ["answered", "paid"]}
+
+
 def test_inside_async_with_no_other_process_adds(store):
     """The block has the lease of the lane: a second writer is refused, and may write when the block has ended."""
 
