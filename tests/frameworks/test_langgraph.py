@@ -429,6 +429,33 @@ def test_wrong_input_is_one_sentence(store, monkeypatch):
         OnrecordSaver(store, on_conflict="drop")
 
 
+def test_what_is_no_checkpoint_and_no_write_is_refused_and_the_thread_stays_readable(store):
+    """Names that are no text, parts that are no dict, one id in place of a list: LangGraph's error, nothing is kept."""
+    saver = OnrecordSaver(store)
+    wrong: Any = saver
+    talk(saver).invoke({"messages": [HumanMessage("one")]}, at())
+    known = saver.get_tuple(at())
+    assert known is not None
+    before, config, whole = store.get("t").head.position, known.config, known.checkpoint
+    calls: list[Any] = [
+        *(partial(wrong.put, at(checkpoint_ns=bad), whole, {}, {}) for bad in (("a",), [], 5)),
+        *(partial(wrong.put, config, whole | {"channel_values": bad}, {}, {}) for bad in (5, "x", [1])),
+        *(partial(wrong.put, config, whole, bad, {}) for bad in (None, 5, "x")),
+        partial(wrong.put, config, whole, {}, 5),
+        *(partial(wrong.put_writes, config, bad, "task") for bad in (None, 5, [5], "ab", [("c",)], [(("c",), 1)])),
+        *(partial(wrong.put_writes, config, [("c", 1)], bad) for bad in (("task",), None, 5)),
+        *(partial(wrong.list, bad) for bad in ({"configurable": None}, {"configurable": []})),
+        *(partial(wrong.list, at(), **bad) for bad in ({"filter": 5}, {"limit": "x"})),
+        *(partial(call, bad) for call in (wrong.prune, wrong.delete_for_runs) for bad in ("t", None, 5)),
+    ]
+    asyncio.run(check_refused(InvalidUpdateError, "invalid_input", *calls))
+    with pytest.raises(InvalidUpdateError, match=r"not str \[invalid_input\]; pass \['t'\]"):
+        saver.prune("t", strategy="delete")
+    assert store.get("t").head.position == before
+    for one in (saver, OnrecordSaver(store)):
+        assert [found.checkpoint["id"] for found in one.list(at())][0] == whole["id"]
+
+
 def test_a_lost_lease_refuses_the_run(store):
     """A process that lost the lease of its thread cannot write: LangGraph's error says so, and nothing is written."""
     saver = OnrecordSaver(store)

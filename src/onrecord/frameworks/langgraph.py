@@ -10,6 +10,7 @@ running when its process ended does not run again.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from threading import RLock
@@ -207,7 +208,10 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
     ) -> Iterator[Tuples]:  # fmt: skip
         """The checkpoints of each thread; no lock is held while the caller looks at them."""
         check_type(config or {}, dict, "a config that is a dict")
-        conf = config["configurable"] if config else {}
+        check_type(filter_ or {}, dict, "a filter that is a dict")
+        check_type(limit or 0, int, "a limit that is a number")
+        conf = config.get("configurable", {}) if config else {}
+        check_type(conf, dict, 'a config whose "configurable" is a dict')
         threads = [self.thread(conf["thread_id"])] if "thread_id" in conf else self._every_thread()
         last = before["configurable"].get("checkpoint_id") if before else None
         left = limit
@@ -272,6 +276,10 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         conf = _conf(config)
         if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("id"), str):
             raise InvalidInput(f"a checkpoint is a dict with an id, not {type(checkpoint).__name__}")
+        for part in ("channel_values", "channel_versions", "versions_seen"):
+            check_type(checkpoint.get(part, {}), dict, f"a checkpoint whose {part} are a dict")
+        check_type(metadata, dict, "metadata that is a dict")
+        check_type(versions or {}, dict, "new versions that are a dict")
         key, parent = (conf.get("checkpoint_ns", ""), checkpoint["id"]), conf.get("checkpoint_id")
         about = dict(get_checkpoint_metadata(config, metadata))
         thread = self._thread_of_run(conf)
@@ -347,6 +355,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             raise InvalidInput("the config of writes has no checkpoint_id", hint="use the config that `put` returned")
         key = (conf.get("checkpoint_ns", ""), conf["checkpoint_id"])
         thread = self._thread_of_run(conf)
+        _check_writes(writes, task_id, task_path)
         numbered = [(WRITES_IDX_MAP.get(channel, n), channel, value) for n, (channel, value) in enumerate(writes)]
 
         rider = Rider(key, numbered, task_id, task_path)
@@ -375,7 +384,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         called(partial(self._delete_for_runs, run_ids))
 
     def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        for run in run_ids:
+        for run in _listed(run_ids, "runs"):
             names = sessions_of(self.store, run)
             seen: set[str] = set()
             while names:
@@ -411,7 +420,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             raise theirs(
                 InvalidInput(f'the strategy must be "keep_latest" or "delete", not {strategy!r:.80}'), ValueError
             )
-        for thread_id in thread_ids:
+        for thread_id in called(partial(_listed, thread_ids, "threads")):
             called(partial(self._retract, thread_id, {"all": True} if strategy == "delete" else {"keep_latest": True}))
 
     # The same, awaited: each call runs on a thread, so the event loop is never blocked
@@ -481,7 +490,27 @@ def _conf(config: RunnableConfig) -> dict[str, Any]:
         raise InvalidInput(
             "the config names no thread", hint='pass {"configurable": {"thread_id": "any text"}} to the graph'
         )
+    for part in ("checkpoint_ns", "checkpoint_id"):
+        check_type(conf.get(part, ""), (str, type(None)), f"a {part} that is text")
     return conf
+
+
+def _check_writes(writes: Sequence[tuple[str, Any]], *names: str) -> None:
+    """Refuse what is no list of writes; a name that is no text would come back as another value."""
+    try:
+        channels = [channel for channel, _value in writes]
+    except (TypeError, ValueError):
+        raise InvalidInput("the writes of a task are pairs of a channel and a value") from None
+    for name in (*channels, *names):
+        check_type(name, str, "names of channels and tasks that are text")
+
+
+def _listed(ids: Sequence[str], what: str) -> Sequence[str]:
+    """The ids, if they are a list: one text would be taken for the ids that its letters are."""
+    if isinstance(ids, str):
+        raise InvalidInput(f"this takes a list of ids of {what}, not str", hint=f"pass [{ids!r:.80}]")
+    check_type(ids, Iterable, f"a list of ids of {what}")
+    return ids
 
 
 def _config(thread_id: str, ns: str, id_: str | None, run: str | None = None) -> RunnableConfig:
