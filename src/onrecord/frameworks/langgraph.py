@@ -65,6 +65,8 @@ RUNS_KEPT = 10_000
 PUT_SECONDS = 0.2
 """How long the writes of a task wait for the checkpoint they belong to, which LangGraph saves in the background."""
 RUN_KEY = "__onrecord_run"
+ONCE_KEY = "__onrecord_once"
+"""In the config of an import: the id of the checkpoint, which is refused if another import was quicker."""
 _PREGEL = "__pregel_"
 _HINTS = {QUEUE: "run it inside of `with saver.alone(thread_id)`, which waits for the other run"}
 
@@ -307,6 +309,8 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
 
     def _refuse_overtaken(self, thread: Thread, conf: dict[str, Any], ns: str, parent: str | None) -> None:
         """A run may continue the newest checkpoint, or once the one that its caller named."""
+        if ONCE_KEY in conf and (ns, conf[ONCE_KEY]) in thread.nodes:
+            raise Conflict(f"checkpoint {conf[ONCE_KEY]!r:.80} of thread {thread.id!r:.80} is on record already")
         head = thread.head(ns)
         if head is None or head == parent:
             return
