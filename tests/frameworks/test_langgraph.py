@@ -429,6 +429,23 @@ def test_wrong_input_is_one_sentence(store, monkeypatch):
         OnrecordSaver(store, on_conflict="drop")
 
 
+def test_a_run_does_not_fail_with_the_error_of_the_one_before(store):
+    """A closed session is opened as the hint says: writes that arrive before their checkpoint are kept, as ever."""
+    saver = OnrecordSaver(store)
+    graph = talk(saver)
+    graph.invoke({"messages": [HumanMessage("one")]}, at())
+    store.get("t").close()
+    with pytest.raises(InvalidUpdateError, match=r"session_closed"):
+        graph.invoke({"messages": [HumanMessage("two")]}, at())
+    store.get("t").resume(reopen=True)
+    known = saver.get_tuple(at())
+    assert known is not None
+    early: Any = {"configurable": known.config["configurable"] | {"checkpoint_id": "next", "__pregel_runtime": 1}}
+    saver.put_writes(early, [("messages", [])], "task")
+    for number in range(5):
+        graph.invoke({"messages": [HumanMessage(f"again {number}")]}, at())
+
+
 def test_what_is_no_checkpoint_and_no_write_is_refused_and_the_thread_stays_readable(store):
     """Names that are no text, parts that are no dict, one id in place of a list: LangGraph's error, nothing is kept."""
     saver = OnrecordSaver(store)

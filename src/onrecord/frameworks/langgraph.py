@@ -167,6 +167,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
         with thread.lock:
             thread.catch_up()
+            thread.failed = None  # a run begins, or someone looks: what failed before is no reason for writes to fail
             wanted = conf.get("checkpoint_id")
             known = thread.checkpoints if wanted or ns else thread.recent()
             id_ = wanted or known.head(ns)
