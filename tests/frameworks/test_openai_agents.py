@@ -119,6 +119,18 @@ def test_pop_and_clear_are_tombstones(store):
     assert ours.verify().ok
 
 
+def test_what_a_fork_inherited_can_be_popped_and_cleared(store):
+    """Items from before a fork leave its transcript as its own ones do; the conversation it was made from keeps them."""
+    run(OnrecordSession("a", store).add_items([said("one"), said("two", "assistant"), said("three", "assistant")]))
+    store.get("a").fork("b")
+    fork = OnrecordSession("b", store)
+    run(fork.pop_item())
+    assert [item["content"] for item in store.get("b").transcript().items] == ["one", "two"]
+    run(fork.clear_session())
+    assert store.get("b").transcript().items == []
+    assert len(store.get("a").transcript().items) == 3
+
+
 def test_a_save_whose_reply_was_lost_may_be_repeated(store):
     """Items with the ids of the model are kept once, and so is the prompt before them, which the runner saves apart."""
     call: Any = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "pay", "arguments": "{}"}
