@@ -466,14 +466,16 @@ def test_what_is_no_checkpoint_and_no_write_is_refused_and_the_thread_stays_read
     known = saver.get_tuple(at())
     assert known is not None
     before, config, whole = store.get("t").head.position, known.config, known.checkpoint
+    names: list[Any] = [("a",), [], 5]
+    pairs: list[Any] = [None, 5, [5], "ab", [("c",)], [(("c",), 1)]]
     calls: list[Any] = [
-        *(partial(wrong.put, at(checkpoint_ns=bad), whole, {}, {}) for bad in (("a",), [], 5)),
+        *(partial(wrong.put, at(checkpoint_ns=bad), whole, {}, {}) for bad in names),
         *(partial(wrong.put, config, whole | {"channel_values": bad}, {}, {}) for bad in (5, "x", [1])),
         *(partial(wrong.put, config, whole, bad, {}) for bad in (None, 5, "x")),
         partial(wrong.put, config, whole, {}, 5),
-        *(partial(wrong.put_writes, config, bad, "task") for bad in (None, 5, [5], "ab", [("c",)], [(("c",), 1)])),
-        *(partial(wrong.put_writes, config, [("c", 1)], bad) for bad in (("task",), None, 5)),
-        *(partial(wrong.list, bad) for bad in ({"configurable": None}, {"configurable": []})),
+        *(partial(wrong.put_writes, config, bad, "task") for bad in pairs),
+        *(partial(wrong.put_writes, config, [("c", 1)], bad) for bad in names),
+        *(partial(wrong.list, {"configurable": bad}) for bad in (None, "t")),
         *(partial(wrong.list, at(), **bad) for bad in ({"filter": 5}, {"limit": "x"})),
         *(partial(call, bad) for call in (wrong.prune, wrong.delete_for_runs) for bad in ("t", None, 5)),
     ]
@@ -482,7 +484,7 @@ def test_what_is_no_checkpoint_and_no_write_is_refused_and_the_thread_stays_read
         saver.prune("t", strategy="delete")
     assert store.get("t").head.position == before
     for one in (saver, OnrecordSaver(store)):
-        assert [found.checkpoint["id"] for found in one.list(at())][0] == whole["id"]
+        assert next(found.checkpoint["id"] for found in one.list(at())) == whole["id"]
 
 
 def test_a_lost_lease_refuses_the_run(store):

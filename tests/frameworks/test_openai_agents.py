@@ -252,7 +252,8 @@ def test_a_run_that_was_moved_to_a_fork_calls_its_tools_there(store):
     seen: list[dict[str, list[str | None]]] = []
 
     async def outputs() -> dict[str, list[str | None]]:
-        kept = {name: await OnrecordSession(name, store).get_items() for name in ("talk", *session.forks)}
+        names = ("talk", *session.forks)
+        kept: dict[str, list[Any]] = {name: [*await OnrecordSession(name, store).get_items()] for name in names}
         return {name: [item["output"] for item in items if "output" in item] for name, items in kept.items()}
 
     @function_tool

@@ -58,7 +58,7 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 _KEY = (str, int)
 _NUMBER = (int, float)
 
-Place = tuple[tuple[str, ...], str]
+Place = tuple[tuple[str, ...], str | int]
 """Namespace and key of a value."""
 
 
@@ -90,7 +90,7 @@ class Memory(Conversation):
         *namespace, key = json.loads(data["key"])
         if not isinstance(key, _KEY):
             return  # before keys were checked, a tuple was kept as a list, and could never be read again
-        place = (tuple(namespace), key)
+        place: Place = (tuple(namespace), key)
         before = self.facts.get(place)
         if data.get("value") is None:
             self.facts.pop(place, None)
