@@ -10,7 +10,6 @@ running when its process ended does not run again.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from threading import RLock
@@ -19,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from onrecord import machine
 from onrecord.aio import settled
 from onrecord.errors import Conflict, InvalidInput, LogMoved, OnrecordError
-from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, check_type, session_name
+from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, session_name
+from onrecord.frameworks.langgraph_arguments import asked_for, check_checkpoint, check_writes, conf_of, ids_in
 from onrecord.frameworks.langgraph_puts import FRAMEWORK, Put
 from onrecord.frameworks.langgraph_threads import Rider, Thread, id_of, newest_first, run_link, sessions_of, threads_of
 from onrecord.frameworks.langgraph_values import Values
@@ -163,7 +163,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return called(partial(self._get_tuple, config))
 
     def _get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        conf = _conf(config)
+        conf = conf_of(config)
         thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
         with thread.lock:
             thread.catch_up()
@@ -210,11 +210,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         limit: int | None,
     ) -> Iterator[Tuples]:  # fmt: skip
         """The checkpoints of each thread; no lock is held while the caller looks at them."""
-        check_type(config or {}, dict, "a config that is a dict")
-        check_type(filter_ or {}, dict, "a filter that is a dict")
-        check_type(limit or 0, int, "a limit that is a number")
-        conf = config.get("configurable", {}) if config else {}
-        check_type(conf, dict, 'a config whose "configurable" is a dict')
+        conf = asked_for(config, filter_, limit)
         threads = [self.thread(conf["thread_id"])] if "thread_id" in conf else self._every_thread()
         last = before["configurable"].get("checkpoint_id") if before else None
         left = limit
@@ -240,7 +236,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return called(partial(self._delta_history, config, channels))
 
     def _delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-        conf = _conf(config)
+        conf = conf_of(config)
         thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
         with thread.lock:
             thread.catch_up()
@@ -276,13 +272,8 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
     def _put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
     ) -> RunnableConfig:
-        conf = _conf(config)
-        if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("id"), str):
-            raise InvalidInput(f"a checkpoint is a dict with an id, not {type(checkpoint).__name__}")
-        for part in ("channel_values", "channel_versions", "versions_seen"):
-            check_type(checkpoint.get(part, {}), dict, f"a checkpoint whose {part} are a dict")
-        check_type(metadata, dict, "metadata that is a dict")
-        check_type(versions or {}, dict, "new versions that are a dict")
+        conf = conf_of(config)
+        check_checkpoint(checkpoint, metadata, versions)
         key, parent = (conf.get("checkpoint_ns", ""), checkpoint["id"]), conf.get("checkpoint_id")
         about = dict(get_checkpoint_metadata(config, metadata))
         thread = self._thread_of_run(conf)
@@ -355,12 +346,12 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> None:
-        conf = _conf(config)
+        conf = conf_of(config)
         if not isinstance(conf.get("checkpoint_id"), str):
             raise InvalidInput("the config of writes has no checkpoint_id", hint="use the config that `put` returned")
         key = (conf.get("checkpoint_ns", ""), conf["checkpoint_id"])
         thread = self._thread_of_run(conf)
-        _check_writes(writes, task_id, task_path)
+        check_writes(writes, task_id, task_path)
         numbered = [(WRITES_IDX_MAP.get(channel, n), channel, value) for n, (channel, value) in enumerate(writes)]
 
         rider = Rider(key, numbered, task_id, task_path)
@@ -389,7 +380,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         called(partial(self._delete_for_runs, run_ids))
 
     def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        for run in _listed(run_ids, "runs"):
+        for run in ids_in(run_ids, "runs"):
             names = sessions_of(self.store, run)
             seen: set[str] = set()
             while names:
@@ -425,7 +416,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             raise theirs(
                 InvalidInput(f'the strategy must be "keep_latest" or "delete", not {strategy!r:.80}'), ValueError
             )
-        for thread_id in called(partial(_listed, thread_ids, "threads")):
+        for thread_id in called(partial(ids_in, thread_ids, "threads")):
             called(partial(self._retract, thread_id, {"all": True} if strategy == "delete" else {"keep_latest": True}))
 
     # The same, awaited: each call runs on a thread, so the event loop is never blocked
@@ -486,36 +477,6 @@ def called(call: Callable[[], R]) -> R:
         return call()
     except OnrecordError as problem:
         raise theirs(problem, InvalidUpdateError) from problem
-
-
-def _conf(config: RunnableConfig) -> dict[str, Any]:
-    """The part of a config that names a thread."""
-    conf = config.get("configurable") if isinstance(config, dict) else None
-    if not isinstance(conf, dict) or conf.get("thread_id") in (None, ""):
-        raise InvalidInput(
-            "the config names no thread", hint='pass {"configurable": {"thread_id": "any text"}} to the graph'
-        )
-    for part in ("checkpoint_ns", "checkpoint_id"):
-        check_type(conf.get(part, ""), (str, type(None)), f"a {part} that is text")
-    return conf
-
-
-def _check_writes(writes: Sequence[tuple[str, Any]], *names: str) -> None:
-    """Refuse what is no list of writes; a name that is no text would come back as another value."""
-    try:
-        channels = [channel for channel, _value in writes]
-    except (TypeError, ValueError):
-        raise InvalidInput("the writes of a task are pairs of a channel and a value") from None
-    for name in (*channels, *names):
-        check_type(name, str, "names of channels and tasks that are text")
-
-
-def _listed(ids: Sequence[str], what: str) -> Sequence[str]:
-    """The ids, if they are a list: one text would be taken for the ids that its letters are."""
-    if isinstance(ids, str):
-        raise InvalidInput(f"this takes a list of ids of {what}, not str", hint=f"pass [{ids!r:.80}]")
-    check_type(ids, Iterable, f"a list of ids of {what}")
-    return ids
 
 
 def _config(thread_id: str, ns: str, id_: str | None, run: str | None = None) -> RunnableConfig:
