@@ -20,6 +20,7 @@ from onrecord.errors import Conflict, InvalidInput
 from onrecord.frameworks.importing import take_in
 from onrecord.frameworks.langgraph import OnrecordSaver
 from onrecord.frameworks.openai_agents import OnrecordSession
+from onrecord.frameworks.openai_items import neutral
 
 TABLES = """
 CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, parent_checkpoint_id TEXT, type TEXT,
@@ -96,6 +97,46 @@ def test_threads_of_langgraph_are_imported_once_and_continued(store, tmp_path):
     assert [one.content for one in said] == ["one", "answer 1", "two", "answer 3", "three", "answer 5"]
 
 
+def test_two_imports_at_once_keep_each_checkpoint_once_and_in_order(store, tmp_path):
+    """A second import that is quicker changes nothing: no checkpoint is put again, the newest one stays the newest."""
+    theirs = InMemorySaver()
+    for text in ("one", "two", "three"):
+        talking(theirs).invoke({"messages": [HumanMessage(text)]}, at("a"))
+    filled(tmp_path / "own.db", theirs)
+    url = str(tmp_path / "own.db")
+    quicker: list[Any] = []
+
+    def meanwhile(done: int, _total: int) -> None:
+        if done == 2:
+            with onrecord.connect(str(tmp_path / "x.db"), project="p") as other:
+                quicker.extend(take_in(other, "langgraph", url))
+
+    assert [(one.new, one.there) for one in take_in(store, "langgraph", url, progress=meanwhile)] == [(2, 7)]
+    assert [(one.new, one.there) for one in quicker] == [(7, 2)]
+    order = [one.config["configurable"]["checkpoint_id"] for one in OnrecordSaver(store).list(at("a"))]
+    assert order == [one.config["configurable"]["checkpoint_id"] for one in theirs.list(at("a"))]
+
+
+def test_two_imports_at_once_keep_each_item_once(store, tmp_path, monkeypatch):
+    """The import that was overtaken finds the items of the other one, and adds none of them again."""
+    own = SQLiteSession("s", tmp_path / "own.db")
+    asyncio.run(own.add_items([{"role": "user", "content": "hi"}]))
+    own.close()
+    others = [take_in(store, "openai-agents", str(tmp_path / "own.db"))]
+    found: list[list[int]] = []
+
+    def meanwhile(item: Any) -> Any:
+        if others:
+            found.append([one.new for one in others.pop()])
+        return neutral(item)
+
+    monkeypatch.setattr("onrecord.frameworks.importing.neutral", meanwhile)
+    assert [(one.new, one.there) for one in take_in(store, "openai-agents", str(tmp_path / "own.db"))] == [(0, 1)]
+    assert found == [[1]]
+    kept = [event for event in store.get("s").events() if event.kind == "payload.kept"]
+    assert len(kept) == 1
+
+
 def test_a_class_that_is_named_in_a_file_is_not_called(store, tmp_path):
     """A checkpoint whose bytes name a function is imported as data, or refused; nothing runs."""
     theirs = InMemorySaver()
@@ -154,6 +195,29 @@ def test_a_row_that_cannot_be_read_is_one_sentence(store, tmp_path):
     assert next(found).conversation == "a"
     with pytest.raises(InvalidInput, match="has a conversation with an item that cannot be read: Expecting value"):
         next(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("UPDATE checkpoints SET checkpoint = x'93010203'", "a value of type list where a dict should be"),
+        ("UPDATE checkpoints SET checkpoint = x'c1'", "invalid type"),
+        ("UPDATE checkpoints SET metadata = '5'", "a value of type int where a dict should be"),
+        ("UPDATE checkpoints SET metadata = 5", "the JSON object must be str"),
+        ("UPDATE writes SET type = 'pickle'", "Unknown serialization type: pickle"),
+        ("UPDATE writes SET type = NULL", "Unknown serialization type: None"),
+    ],
+)
+def test_damaged_bytes_of_langgraph_are_one_sentence(store, tmp_path, change, words):
+    """Whatever LangGraph's reader makes of damaged bytes, the import says what cannot be read, and of which file."""
+    theirs = InMemorySaver()
+    talking(theirs).invoke({"messages": [HumanMessage("one")]}, at("a"))
+    filled(tmp_path / "own.db", theirs)
+    with sqlite3.connect(tmp_path / "own.db") as database:
+        database.execute(change)
+    database.close()
+    with pytest.raises(InvalidInput, match=f"own.db has a conversation with a checkpoint that cannot be read: {words}"):
+        list(take_in(store, "langgraph", str(tmp_path / "own.db")))
 
 
 def test_a_wrong_file_is_one_sentence(store, tmp_path):

@@ -1,13 +1,16 @@
 """LangGraph's long-term memory on our log."""
 
 import asyncio
+from functools import partial
+from typing import Any
 
 import pytest
 from langgraph.errors import InvalidUpdateError
-from langgraph.store.base import PutOp
+from langgraph.store.base import GetOp, PutOp
 
 import onrecord
 from onrecord.frameworks.langgraph_store import OnrecordStore
+from tests.frameworks.refusing import check_refused
 from tests.stores import url_of
 
 
@@ -61,3 +64,37 @@ def test_values_of_the_memory_expire(store):
     assert memory.sweep_ttl() == 1
     assert memory.sweep_ttl() == 0
     assert memory.list_namespaces() == [("n",)]
+
+
+def test_what_could_not_be_read_again_is_refused(store):
+    """A key, namespace or time of a wrong type is LangGraph's error, and the memory can be used as before."""
+    memory: Any = OnrecordStore(store)
+    memory.put(("n",), "k", {"v": 1}, ttl=60)
+    before = store.get("langgraph-store").head.position
+    keys: list[Any] = [("a", 1), (), None, ["a"], {}]
+    calls = [
+        *(partial(memory.batch, [PutOp(("n",), bad, {"v": 1})]) for bad in keys),
+        *(partial(memory.batch, [GetOp(("n",), bad)]) for bad in keys),
+        *(partial(memory.put, bad, "k", {"v": 1}) for bad in ("n", ["n"])),
+        *(partial(memory.get, bad, "k") for bad in ("n", ["n"])),
+        *(partial(memory.put, ("n",), "k", {"v": 1}, ttl=bad) for bad in ("x", [1], {"a": 1}, float("nan"))),
+        partial(memory.batch, [PutOp(("n",), "new", {"v": 1}), PutOp(("n",), keys[0], {"v": 1})]),
+    ]
+    asyncio.run(check_refused(InvalidUpdateError, "invalid_input", *calls))
+    with pytest.raises(ValueError, match=r"TTLConfig, a dict, not int \[invalid_input\]"):
+        OnrecordStore(store, ttl=5)  # type: ignore[arg-type]  # that is the point
+    assert store.get("langgraph-store").head.position == before
+    assert [one.key for one in OnrecordStore(store).search(())] == ["k"]
+
+
+def test_a_memory_that_kept_a_wrong_key_or_time_is_readable(store):
+    """Values that were kept before keys and times were checked do not hide the others."""
+    memory = OnrecordStore(store)
+    memory.put(("n",), "k", {"v": 1})
+    log = store.get("langgraph-store").log
+    fact = {"vendor": "langgraph-store", "value": {"v": 2}}
+    log.record("scratch.set", fact | {"key": '["n", ["a", 1]]'})
+    log.record("scratch.set", fact | {"key": '["n", "l"]', "ttl": "x"})
+    assert [(one.key, one.value) for one in memory.search(())] == [("k", {"v": 1}), ("l", {"v": 2})]
+    memory.put(("n",), "m", {"v": 3})
+    assert memory.sweep_ttl() == 0

@@ -119,6 +119,18 @@ def test_pop_and_clear_are_tombstones(store):
     assert ours.verify().ok
 
 
+def test_what_a_fork_inherited_can_be_popped_and_cleared(store):
+    """Items from before a fork leave its transcript as its own ones do; the conversation it was made from keeps them."""
+    run(OnrecordSession("a", store).add_items([said("one"), said("two", "assistant"), said("three", "assistant")]))
+    store.get("a").fork("b")
+    fork = OnrecordSession("b", store)
+    run(fork.pop_item())
+    assert [item["content"] for item in store.get("b").transcript().items] == ["one", "two"]
+    run(fork.clear_session())
+    assert store.get("b").transcript().items == []
+    assert len(store.get("a").transcript().items) == 3
+
+
 def test_a_save_whose_reply_was_lost_may_be_repeated(store):
     """Items with the ids of the model are kept once, and so is the prompt before them, which the runner saves apart."""
     call: Any = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "pay", "arguments": "{}"}
@@ -232,6 +244,37 @@ def test_the_second_of_two_runs_is_refused_queued_or_forked(store, policy):
         forked = run(OnrecordSession("talk-fork-1", store).get_items())
         assert [item.get("content") for item in forked if item.get("role") == "user"] == ["A"]
         assert forked[-1]["content"][0]["text"] == "slow"
+
+
+def test_a_run_that_was_moved_to_a_fork_calls_its_tools_there(store):
+    """The fork has the call before the tool runs, and its result after it; the conversation that it left has neither."""
+    session = OnrecordSession("talk", store, on_conflict="fork")
+    seen: list[dict[str, list[str | None]]] = []
+
+    async def outputs() -> dict[str, list[str | None]]:
+        names = ("talk", *session.forks)
+        kept: dict[str, list[Any]] = {name: [*await OnrecordSession(name, store).get_items()] for name in names}
+        return {name: [item["output"] for item in items if "output" in item] for name, items in kept.items()}
+
+    @function_tool
+    async def answer() -> str:
+        """Let another run overtake this one."""
+        quick, _ = agent_of([assistant_message("quick")])
+        await Runner.run(quick, "B", session=session)
+        return "answered"
+
+    @function_tool
+    async def pay() -> str:
+        """Look what is on record meanwhile."""
+        seen.append(await outputs())
+        return "paid"
+
+    calls = [[function_call("answer", {}, call_id="c")], [function_call("pay", {}, call_id="d")]]
+    slow, _ = agent_of(*calls, [assistant_message("slow")], tools=[answer, pay])
+    run(Runner.run(slow, "A", session=session, hooks=session.hooks()))
+    unknown = "started, outcome unknown: the run ended before pay answered; check before you repeat it"
+    assert seen == [{"talk": ["answered"], "talk-fork-1": ["answered", unknown]}]
+    assert run(outputs()) == {"talk": ["answered"], "talk-fork-1": ["answered", "paid"]}
 
 
 def test_inside_async_with_no_other_process_adds(store):

@@ -123,7 +123,7 @@ def _statements() -> dict[str, str]:
 
 
 def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Iterator[Imported]:
-    from onrecord.frameworks.langgraph import OnrecordSaver
+    from onrecord.frameworks.langgraph import ONCE_KEY, OnrecordSaver
 
     with required("langgraph", "langgraph langchain_core", "1.2"):
         from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -147,9 +147,14 @@ def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable
                     f"checkpoint {rowid} of thread {thread_id!r:.60} is kept as {kind!r:.20}",
                     hint="save the thread once with a newer LangGraph, then import it",
                 )
-            checkpoint: Any = _with_numbers(read.loads_typed((kind, blob)))
-            config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": parent}}
-            saver.put(config, checkpoint, json.loads(about or b"{}"), checkpoint["channel_versions"])
+            checkpoint: Any = _with_numbers(_dict(_loaded(read, kind, blob)))
+            conf = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": parent, ONCE_KEY: id_}
+            config: Any = {"configurable": conf}
+            metadata: Any = _dict(_json(about or b"{}"))
+            try:
+                saver.put(config, checkpoint, metadata, checkpoint["channel_versions"])
+            except Conflict:
+                known = True  # another import was quicker
         _langgraph_writes(database, saver, read, (thread_id, ns, id_))
         done = done._replace(new=done.new + (not known), there=done.there + known)
         tick()
@@ -165,18 +170,39 @@ def _langgraph_writes(database: sqlite3.Connection, saver: Any, read: Any, key: 
     for values in cursor:
         one = dict(zip(names, values, strict=True))
         of = tasks.setdefault((one["task_id"], one.get("task_path") or ""), [])
-        of.append((one["channel"], read.loads_typed((one["type"], one["value"]))))
+        of.append((one["channel"], _loaded(read, one["type"], one["value"])))
     config = {"configurable": dict(zip(("thread_id", "checkpoint_ns", "checkpoint_id"), key, strict=True))}
     for (task, path), writes in tasks.items():
         saver.put_writes(config, writes, task, path)
 
 
+def _loaded(read: Any, kind: Any, blob: Any) -> Any:
+    """A value as LangGraph's reader makes it of stored bytes; whatever it says of damaged ones is a `ValueError`."""
+    try:
+        return read.loads_typed((kind, blob))
+    except Exception as problem:
+        raise ValueError(f"{problem}") from problem
+
+
+def _json(text: Any) -> Any:
+    """What a JSON text says; that it is none is a `ValueError`."""
+    try:
+        return json.loads(text)
+    except (TypeError, RecursionError) as problem:
+        raise ValueError(f"{problem}") from problem
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"a value of type {type(value).__name__} where a dict should be")  # noqa: TRY004  # for `take_in`
+    return value
+
+
 def _with_numbers(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """The checkpoint with versions that are numbers, as our saver counts them; LangGraph's SQLite has texts."""
-    seen = {node: _numbers(of) for node, of in (checkpoint.get("versions_seen") or {}).items()}
-    return checkpoint | {
-        "channel_versions": _numbers(checkpoint.get("channel_versions") or {}), "versions_seen": seen,
-    }  # fmt: skip
+    seen = {node: _numbers(_dict(of)) for node, of in _dict(checkpoint.get("versions_seen") or {}).items()}
+    versions = _numbers(_dict(checkpoint.get("channel_versions") or {}))
+    return checkpoint | {"channel_versions": versions, "versions_seen": seen}
 
 
 def _numbers(versions: dict[str, Any]) -> dict[str, Any]:
@@ -194,15 +220,15 @@ def _google_adk(store: SessionStore, database: sqlite3.Connection, tick: Callabl
 
     service = OnrecordSessionService(store)
     for app, state in database.execute(_statements()["adk_app_states"]):
-        service.import_shared(app, None, json.loads(state))
+        service.import_shared(app, None, _json(state))
     for app, user, state in database.execute(_statements()["adk_user_states"]):
-        service.import_shared(app, user, json.loads(state))
+        service.import_shared(app, user, _json(state))
     for app, user, id_, state in database.execute(_statements()["adk_sessions"]).fetchall():
         kept = service.kept(app, user, id_)
         kept.catch_up()
         done = Imported(id_, kept.name, 0, 0)
         _refuse_other(store, done, kept.is_there)
-        service.import_session(kept, json.loads(state))
+        service.import_session(kept, _json(state))
         for (line,) in database.execute(_statements()["adk_events"], (app, user, id_)):
             new = service.import_event(kept, line)
             done = done._replace(new=done.new + new, there=done.there + (not new))
@@ -219,13 +245,13 @@ def _openai_agents(store: SessionStore, database: sqlite3.Connection, tick: Call
         kept.catch_up()
         done = Imported(id_, kept.name, 0, 0)
         _refuse_other(store, done, bool(kept.entries))
-        items = {
-            f"sqlite/{number}": json.loads(text)
-            for number, text in database.execute(_statements()["openai_items"], (id_,))
-        }
-        new = {key: item for key, item in items.items() if key not in kept.entries}
+        texts = database.execute(_statements()["openai_items"], (id_,))
+        items = {f"sqlite/{number}": _dict(_json(text)) for number, text in texts}
+        new = _unknown(kept, items)
 
-        def make(kept: Conversation = kept, new: dict[str, Any] = new) -> list[Draft]:
+        def make(kept: Conversation = kept, items: dict[str, Any] = items) -> list[Draft]:
+            nonlocal new
+            new = _unknown(kept, items)  # another import may have been quicker
             rows = [
                 row(number, key, item, said)
                 for number, (key, item) in enumerate(new.items())
@@ -239,6 +265,10 @@ def _openai_agents(store: SessionStore, database: sqlite3.Connection, tick: Call
         for _item in items:
             tick()
         yield done._replace(new=len(new), there=len(items) - len(new))
+
+
+def _unknown(kept: Conversation, items: dict[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in items.items() if key not in kept.entries}
 
 
 def _refuse_other(store: SessionStore, one: Imported, known: bool) -> None:  # noqa: FBT001  # one of two callers' facts

@@ -9,6 +9,7 @@ running when its process ended does not run again.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
@@ -18,7 +19,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from onrecord import machine
 from onrecord.aio import settled
 from onrecord.errors import Conflict, InvalidInput, LogMoved, OnrecordError
-from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, check_type, session_name
+from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, session_name
+from onrecord.frameworks.langgraph_arguments import (
+    RUN_KEY,
+    asked_for,
+    check_checkpoint,
+    check_writes,
+    conf_of,
+    config_of,
+    ids_in,
+    is_of_graph,
+)
 from onrecord.frameworks.langgraph_puts import FRAMEWORK, Put
 from onrecord.frameworks.langgraph_threads import Rider, Thread, id_of, newest_first, run_link, sessions_of, threads_of
 from onrecord.frameworks.langgraph_values import Values
@@ -63,8 +74,10 @@ RUNS_KEPT = 10_000
 """How many runs a saver remembers, to know which head each of them continues."""
 PUT_SECONDS = 0.2
 """How long the writes of a task wait for the checkpoint they belong to, which LangGraph saves in the background."""
-RUN_KEY = "__onrecord_run"
-_PREGEL = "__pregel_"
+FORK_SECONDS = 0.001
+"""How often they look whether their run was moved to a fork, if it was overtaken."""
+ONCE_KEY = "__onrecord_once"
+"""In the config of an import: the id of the checkpoint, which is refused if another import was quicker."""
 _HINTS = {QUEUE: "run it inside of `with saver.alone(thread_id)`, which waits for the other run"}
 
 
@@ -160,10 +173,11 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return called(partial(self._get_tuple, config))
 
     def _get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        conf = _conf(config)
+        conf = conf_of(config)
         thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
         with thread.lock:
             thread.catch_up()
+            thread.failed.pop("", None)  # the first run of a thread has no name, nor has the one after it
             wanted = conf.get("checkpoint_id")
             known = thread.checkpoints if wanted or ns else thread.recent()
             id_ = wanted or known.head(ns)
@@ -183,9 +197,9 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
 
     def _tuple(self, thread: Thread, known: Checkpoints, key: Key, run: str | None = None) -> CheckpointTuple:
         node = known.nodes[key]
-        parent = _config(thread.id, key[0], node.parent) if node.parent else None
+        parent = config_of(thread.id, key[0], node.parent) if node.parent else None
         return CheckpointTuple(
-            config=_config(thread.id, key[0], key[1], run),
+            config=config_of(thread.id, key[0], key[1], run),
             checkpoint=thread.checkpoint(key, node.state),  # type: ignore[arg-type]  # the dict that LangGraph gave us
             metadata=thread.decoded(node.state.metadata),
             parent_config=parent,
@@ -206,8 +220,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         limit: int | None,
     ) -> Iterator[Tuples]:  # fmt: skip
         """The checkpoints of each thread; no lock is held while the caller looks at them."""
-        check_type(config or {}, dict, "a config that is a dict")
-        conf = config["configurable"] if config else {}
+        conf = asked_for(config, filter_, limit)
         threads = [self.thread(conf["thread_id"])] if "thread_id" in conf else self._every_thread()
         last = before["configurable"].get("checkpoint_id") if before else None
         left = limit
@@ -233,28 +246,14 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         return called(partial(self._delta_history, config, channels))
 
     def _delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-        conf = _conf(config)
-        thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
+        conf = conf_of(config)
+        thread = self.thread(conf["thread_id"])
         with thread.lock:
             thread.catch_up()
-            target = thread.nodes.get((ns, conf.get("checkpoint_id") or thread.head(ns) or ""))
-            found: dict[str, list[Any]] = {channel: [] for channel in channels}
-            seeds: dict[str, Any] = {}
-            id_ = target.parent if target else None
-            # Deleted checkpoints are part of the walk: the ones that continue them need their writes.
-            seen: set[str] = set()
-            while id_ and id_ not in seen and (node := thread.nodes.get((ns, id_))) and len(seeds) < len(found):
-                seen.add(id_)  # a caller may have put a checkpoint that continues one of its own successors
-                for write in reversed(thread.pending(thread.written((ns, id_)))):
-                    if write[1] in found and write[1] not in seeds:
-                        found[write[1]].append(write)
-                for channel in found:
-                    if channel not in seeds and channel in node.state.values:
-                        seeds[channel] = thread.value(node.state.values[channel])
-                id_ = node.parent
+            writes, seeds = thread.delta_history(conf.get("checkpoint_ns", ""), conf.get("checkpoint_id"), channels)
         return {
-            channel: {"writes": writes[::-1], **({"seed": seeds[channel]} if channel in seeds else {})}  # type: ignore[typeddict-item]  # the seed is optional
-            for channel, writes in found.items()
+            channel: {"writes": found, **({"seed": seeds[channel]} if channel in seeds else {})}  # type: ignore[typeddict-item]  # the seed is optional
+            for channel, found in writes.items()
         }
 
     # Writing
@@ -269,9 +268,8 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
     def _put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
     ) -> RunnableConfig:
-        conf = _conf(config)
-        if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("id"), str):
-            raise InvalidInput(f"a checkpoint is a dict with an id, not {type(checkpoint).__name__}")
+        conf = conf_of(config)
+        check_checkpoint(checkpoint, metadata, versions)
         key, parent = (conf.get("checkpoint_ns", ""), checkpoint["id"]), conf.get("checkpoint_id")
         about = dict(get_checkpoint_metadata(config, metadata))
         thread = self._thread_of_run(conf)
@@ -283,15 +281,16 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             return thread.draft("payload.kept", pooling.payload(**data), id=link)
 
         put = Put(key, parent, checkpoint, about, versions or {})
+        name = conf.get(RUN_KEY) or ""
         try:
-            thread.riding.write(put, draft, expects=_is_of_graph(conf))
+            thread.riding.write(put, draft, name, expects=is_of_graph(conf))
         except LogMoved:
             if thread.on_conflict != FORK:
                 raise
             thread = self._fork(thread, conf)
-            thread.riding.write(put, draft, expects=False)
+            thread.riding.write(put, draft, name, expects=False)
         self._went_on(conf)
-        return _config(thread.id, *key, conf.get(RUN_KEY))
+        return config_of(thread.id, *key, conf.get(RUN_KEY))
 
     def _thread_of_run(self, conf: dict[str, Any]) -> Thread:
         run = self._runs.get(conf.get(RUN_KEY) or "")
@@ -299,11 +298,13 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
 
     def _refuse_overtaken(self, thread: Thread, conf: dict[str, Any], ns: str, parent: str | None) -> None:
         """A run may continue the newest checkpoint, or once the one that its caller named."""
+        if ONCE_KEY in conf and (ns, conf[ONCE_KEY]) in thread.nodes:
+            raise Conflict(f"checkpoint {conf[ONCE_KEY]!r:.80} of thread {thread.id!r:.80} is on record already")
         head = thread.head(ns)
         if head is None or head == parent:
             return
         run = self._runs.get(conf.get(RUN_KEY) or "")
-        if run is None and not _is_of_graph(conf):
+        if run is None and not is_of_graph(conf):
             return  # not a run: a tool that copies checkpoints, for instance
         if run is not None and (run.explicit == parent or (ns, parent or "") not in thread.nodes):
             return
@@ -342,20 +343,33 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> None:
-        conf = _conf(config)
+        conf = conf_of(config)
         if not isinstance(conf.get("checkpoint_id"), str):
             raise InvalidInput("the config of writes has no checkpoint_id", hint="use the config that `put` returned")
         key = (conf.get("checkpoint_ns", ""), conf["checkpoint_id"])
         thread = self._thread_of_run(conf)
+        check_writes(writes, task_id, task_path)
         numbered = [(WRITES_IDX_MAP.get(channel, n), channel, value) for n, (channel, value) in enumerate(writes)]
 
         rider = Rider(key, numbered, task_id, task_path)
-        if _is_of_graph(conf):
+        if is_of_graph(conf):
             if all(index >= 0 for index, _channel, _value in numbered) and thread.riding.wait(rider):
                 return
-            thread.wait_for(key, PUT_SECONDS)
-
+            thread = self._waited(thread, key, conf)
         thread.riding.write_alone(rider)
+
+    def _waited(self, thread: Thread, key: Key, conf: dict[str, Any]) -> Thread:
+        """Wait until a checkpoint is on record, and return its thread: the fork, if its run was moved to one."""
+        until = time.monotonic() + PUT_SECONDS
+        while True:
+            try:
+                thread.wait_for(key, PUT_SECONDS, conf.get(RUN_KEY) or "")
+                return thread
+            except LogMoved:
+                here, thread = thread, self._thread_of_run(conf)
+                if here.on_conflict != FORK or (thread is here and time.monotonic() > until):
+                    raise
+            time.sleep(FORK_SECONDS)
 
     # Deleting and copying
 
@@ -375,7 +389,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         called(partial(self._delete_for_runs, run_ids))
 
     def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        for run in run_ids:
+        for run in ids_in(run_ids, "runs"):
             names = sessions_of(self.store, run)
             seen: set[str] = set()
             while names:
@@ -411,7 +425,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             raise theirs(
                 InvalidInput(f'the strategy must be "keep_latest" or "delete", not {strategy!r:.80}'), ValueError
             )
-        for thread_id in thread_ids:
+        for thread_id in called(partial(ids_in, thread_ids, "threads")):
             called(partial(self._retract, thread_id, {"all": True} if strategy == "delete" else {"keep_latest": True}))
 
     # The same, awaited: each call runs on a thread, so the event loop is never blocked
@@ -472,26 +486,6 @@ def called(call: Callable[[], R]) -> R:
         return call()
     except OnrecordError as problem:
         raise theirs(problem, InvalidUpdateError) from problem
-
-
-def _conf(config: RunnableConfig) -> dict[str, Any]:
-    """The part of a config that names a thread."""
-    conf = config.get("configurable") if isinstance(config, dict) else None
-    if not isinstance(conf, dict) or conf.get("thread_id") in (None, ""):
-        raise InvalidInput(
-            "the config names no thread", hint='pass {"configurable": {"thread_id": "any text"}} to the graph'
-        )
-    return conf
-
-
-def _is_of_graph(conf: dict[str, Any]) -> bool:
-    """Whether a graph made this call while it ran, and not a program that uses the saver by itself."""
-    return any(name.startswith(_PREGEL) for name in conf)
-
-
-def _config(thread_id: str, ns: str, id_: str | None, run: str | None = None) -> RunnableConfig:
-    conf = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id_}
-    return {"configurable": conf | ({RUN_KEY: run} if run else {})}
 
 
 def _drafts(thread: Thread, kind: str, data: dict[str, Any]) -> Sequence[Draft]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from onrecord.aio import settled
 from onrecord.errors import InvalidInput
-from onrecord.frameworks.conversation import Conversation
+from onrecord.frameworks.conversation import Conversation, check_type
 from onrecord.frameworks.langgraph import called
 from onrecord.frameworks.langgraph_values import Pool, Values
 from onrecord.frameworks.requiring import required
@@ -55,7 +55,10 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "$lt": lambda one, other: float(one) < float(other), "$lte": lambda one, other: float(one) <= float(other),
 }  # fmt: skip
 
-Place = tuple[tuple[str, ...], str]
+_KEY = (str, int)
+_NUMBER = (int, float)
+
+Place = tuple[tuple[str, ...], str | int]
 """Namespace and key of a value."""
 
 
@@ -85,12 +88,16 @@ class Memory(Conversation):
         if data.get("vendor") != FRAMEWORK:
             return
         *namespace, key = json.loads(data["key"])
-        place = (tuple(namespace), key)
+        if not isinstance(key, _KEY):
+            return  # before keys were checked, a tuple was kept as a list, and could never be read again
+        place: Place = (tuple(namespace), key)
         before = self.facts.get(place)
         if data.get("value") is None:
             self.facts.pop(place, None)
             return
         ttl = data.get("ttl")
+        if not isinstance(ttl, _NUMBER):
+            ttl = None  # as for keys
         self.facts[place] = Fact(
             data["value"],
             before.created if before else event.at,
@@ -114,6 +121,7 @@ class OnrecordStore(BaseStore):
         self, store: SessionStore, *, name: str = "langgraph-store", types: Collection[type] = (),
         ttl: TTLConfig | None = None,
     ) -> None:  # fmt: skip
+        check_type(ttl or {}, dict, "a ttl that is LangGraph's TTLConfig, a dict")
         self.ttl_config = ttl
         self._refreshes = bool(ttl and ttl.get("refresh_on_read"))
         self._values = Values(types)
@@ -139,7 +147,7 @@ class OnrecordStore(BaseStore):
         for op in ops:
             if not isinstance(op, GetOp | SearchOp | PutOp | ListNamespacesOp):
                 raise InvalidInput(f"{type(op).__name__} is no operation of a store")
-            validate_op_namespace(op)
+            _check(op)
         memory = self._memory
         with memory.lock:
             memory.catch_up()
@@ -222,6 +230,16 @@ class OnrecordStore(BaseStore):
 
 
 _NOTHING = Pool()
+
+
+def _check(op: Op) -> None:
+    """Refuse names and times that would not come back as they are."""
+    if isinstance(op, GetOp | PutOp):
+        check_type(op.namespace, tuple, "a namespace that is a tuple of texts")
+        check_type(op.key, _KEY, "a key that is text")
+    validate_op_namespace(op)
+    if isinstance(op, PutOp) and op.ttl is not None:
+        check_type(op.ttl, _NUMBER, "a ttl that is a number of minutes")
 
 
 def _payload(place: Place, value: Any) -> dict[str, Any]:

@@ -52,6 +52,8 @@ RIDE_SECONDS = 0.05
 """How long the writes of a task wait for the next checkpoint, to be on record in the same step."""
 RIDES_OFF = 8
 """How many writes do not wait after one that waited in vain."""
+FAILED_KEPT = 64
+"""Of how many runs a thread knows that their last checkpoint could not be recorded."""
 GENERATIONS_KEPT = 8
 """How many lists of messages of a thread, states and writes, are known and need not be encoded again."""
 
@@ -65,8 +67,8 @@ class Thread(Conversation):
         self.values = values
         self._arrived = Condition()
         self._waiters = 0
-        self.failed: OnrecordError | None = None
-        """Why the last checkpoint could not be recorded, if it could not."""
+        self.failed: OrderedDict[str, OnrecordError] = OrderedDict()
+        """Of the runs whose last checkpoint could not be recorded: why."""
         self.riding = Riding(self)
         super().__init__(store, FRAMEWORK, id, **options)
 
@@ -163,8 +165,8 @@ class Thread(Conversation):
         else:
             self.checkpoints.hide(set(data.get("runs") or ()), keep_latest=bool(data.get("keep_latest")))
 
-    def wait_for(self, key: Key, seconds: float) -> None:
-        """Wait until a checkpoint is on record, so that what its tasks write comes after it.
+    def wait_for(self, key: Key, seconds: float, run: str) -> None:
+        """Wait until a checkpoint of a run is on record, so that what its tasks write comes after it.
 
         If it could not be recorded, or the one before it, its writes fail alike.
         """
@@ -172,16 +174,18 @@ class Thread(Conversation):
         with self._arrived:
             self._waiters += 1  # before the first look, so that a checkpoint that arrives after it wakes us
             try:
-                self._arrived.wait_for(lambda: key in known or self.failed, seconds)
+                self._arrived.wait_for(lambda: key in known or run in self.failed, seconds)
             finally:
                 self._waiters -= 1
-        if key not in known and self.failed is not None:
-            raise self.failed
+        if key not in known and run in self.failed:
+            raise self.failed[run]
 
-    def fail(self, problem: OnrecordError) -> None:
-        """Note that a checkpoint could not be recorded."""
+    def fail(self, problem: OnrecordError, run: str) -> None:
+        """Note that a checkpoint of a run could not be recorded."""
         with self._arrived:
-            self.failed = problem
+            self.failed[run] = problem
+            if len(self.failed) > FAILED_KEPT:
+                self.failed.popitem(last=False)
             self._arrived.notify_all()
 
     # Reading
@@ -244,6 +248,27 @@ class Thread(Conversation):
         found = sorted((path, task, index, channel, text) for (task, index), (path, channel, text) in written.items())
         return [(task, channel, self.text(text)) for _path, task, _index, channel, text in found]
 
+    def delta_history(
+        self, ns: str, id_: str | None, channels: Sequence[str]
+    ) -> tuple[dict[str, list[tuple[str, str, Any]]], dict[str, Any]]:
+        """The writes of delta channels along the parents of a checkpoint, and the values that they begin with."""
+        target = self.nodes.get((ns, id_ or self.head(ns) or ""))
+        found: dict[str, list[tuple[str, str, Any]]] = {channel: [] for channel in channels}
+        seeds: dict[str, Any] = {}
+        parent = target.parent if target else None
+        # Deleted checkpoints are part of the walk: the ones that continue them need their writes.
+        seen: set[str] = set()
+        while parent and parent not in seen and (node := self.nodes.get((ns, parent))) and len(seeds) < len(found):
+            seen.add(parent)  # a caller may have put a checkpoint that continues one of its own successors
+            for write in reversed(self.pending(self.written((ns, parent)))):
+                if write[1] in found and write[1] not in seeds:
+                    found[write[1]].append(write)
+            for channel in found:
+                if channel not in seeds and channel in node.state.values:
+                    seeds[channel] = self.value(node.state.values[channel])
+            parent = node.parent
+        return {channel: writes[::-1] for channel, writes in found.items()}, seeds
+
 
 class Rider:
     """Writes of a task that wait for the next checkpoint, to be on record in the same durable step."""
@@ -303,7 +328,7 @@ class Riding:
             if thread.write(make):
                 pooling.settle()
 
-    def write(self, put: Put, draft: Callable[[Pooling, dict[str, Any]], Draft], *, expects: bool) -> None:
+    def write(self, put: Put, draft: Callable[[Pooling, dict[str, Any]], Draft], run: str, *, expects: bool) -> None:
         """Keep a checkpoint, and what waits for it, in one durable step; `expects`: tasks may be about to add to it."""
         thread = self._thread
         riders: list[Rider] = []
@@ -323,11 +348,11 @@ class Riding:
         try:
             thread.write(make)
             pooling.settle()
-            thread.failed = None
+            thread.failed.pop(run, None)
             for rider in riders:
                 rider.on_record = True
         except OnrecordError as problem:
-            thread.fail(problem)
+            thread.fail(problem, run)
             raise
         finally:
             parent = (put.key[0], put.parent or "")

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from onrecord.aio import settled
 from onrecord.errors import LogMoved, OnrecordError
@@ -81,6 +81,8 @@ class OnrecordSession:
         self._kept = History(store, FRAMEWORK, session_id, agent=agent, on_conflict=on_conflict)
         self._runs: WeakKeyDictionary[Any, tuple[History, int]] = WeakKeyDictionary()
         """Where each run continues, and up to which change it knows the history."""
+        self._moved: list[tuple[ref[Any], History]] = []
+        """The runs that were moved to a fork, each with the fork."""
 
     async def __aenter__(self) -> Self:
         leaving = AsyncExitStack()
@@ -124,13 +126,23 @@ class OnrecordSession:
 
     def hooks(self) -> RunHooks[Any]:
         """Hooks for `Runner.run`: each tool call is on record before the tool runs."""
-        return _Ledger(self._kept)
+        return _Ledger(self._of_tool)
 
     # The same on a thread
 
     def _run(self, wrapper: Any) -> tuple[History, int]:
         """The conversation of a run, and where it has read it; 0 if it has not."""
         return (self._kept, 0) if wrapper is None else self._runs.get(wrapper, (self._kept, 0))
+
+    def _of_tool(self, context: Any) -> History:
+        """The conversation of the run that calls a tool: its own one, if the run was moved to a fork.
+
+        The context of a tool is an object of its own; what it shares with that of its run is the usage.
+        """
+        usage = getattr(context, "usage", None)
+        moved = ((one(), fork) for one, fork in reversed(self._moved))
+        runs = (fork for run, fork in moved if run is not None and getattr(run, "usage", None) is usage)
+        return next(runs, self._kept)
 
     def _saw(self, wrapper: Any, kept: History) -> None:
         if wrapper is not None:
@@ -156,6 +168,7 @@ class OnrecordSession:
                 if kept.on_conflict != FORK:
                     raise
                 kept = self._forked(kept, seen)
+                self._moved.append((ref(wrapper), kept))
                 kept.write(partial(_added, kept, items, lines, 0))
             self._saw(wrapper, kept)
 
@@ -218,19 +231,20 @@ class OnrecordSession:
 class _Ledger(RunHooks[Any]):
     """Puts both ends of every tool call on record."""
 
-    def __init__(self, kept: Conversation) -> None:
-        self._kept = kept
+    def __init__(self, of_tool: Callable[[Any], Conversation]) -> None:
+        self._of_tool = of_tool
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         call = getattr(context, "tool_call_id", None)
         if call:
-            await _awaited(partial(self._kept.begin_effect, call, tool.name, _arguments(context)))
+            kept = self._of_tool(context)
+            await _awaited(partial(kept.begin_effect, call, tool.name, _arguments(context)))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
         call = getattr(context, "tool_call_id", None)
         if call:
-            text = result if isinstance(result, str) else str(result)
-            await _awaited(partial(self._kept.finish_effect, call, _arguments(context), result=text))
+            kept, text = self._of_tool(context), result if isinstance(result, str) else str(result)
+            await _awaited(partial(kept.finish_effect, call, _arguments(context), result=text))
 
 
 async def _awaited(call: Callable[[], R]) -> R:

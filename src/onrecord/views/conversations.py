@@ -120,14 +120,18 @@ class Conversations:
                 self._add(row, lane, conversation, key, event.position)
 
     def _retract(self, event: Event) -> None:
-        """Records that no longer count: a framework's own delete. They leave their turns; the log keeps them."""
+        """Records that no longer count: a framework's own delete. They leave their turns; the log keeps them.
+
+        In a fork, those from before it have the id of the conversation that it was forked from.
+        """
         data: Any = event.data if isinstance(event.data, dict) else {}
         agent = str(data.get("agent") or event.by)
-        conversation = (str(data.get("vendor")), str(data.get("vendor_id")), str(data.get("beside", "")))
+        vendor, beside = str(data.get("vendor")), str(data.get("beside", ""))
         keys: Any = data.get("keys")
         wanted = {(agent, str(key)) for key in keys} if isinstance(keys, list) else set()
         for key, (turn, slot) in list(self._known.items()):
-            if turn.conversation == conversation and (data.get("all") or key in wanted):
+            of = turn.conversation
+            if (of[0], of[2]) == (vendor, beside) and (data.get("all") or key in wanted):
                 turn.parts[slot] = []
                 del self._known[key]
 
