@@ -364,18 +364,6 @@ def test_a_copied_thread_continues_by_itself_and_loses_a_deleted_run(store):
         saver.copy_thread("odd id / é", "t")
 
 
-def test_a_deleted_copy_is_gone_for_every_reader(store):
-    """What a copy inherited leaves its transcript with the rest, as it leaves that of a thread; the original has it."""
-    graph = talk(saver := OnrecordSaver(store))
-    graph.invoke({"messages": [HumanMessage("one")]}, at())
-    saver.copy_thread("t", "copy")
-    graph.invoke({"messages": [HumanMessage("two")]}, at("copy"))
-    saver.delete_thread("copy")
-    assert graph.get_state(at("copy")).values == {}
-    assert store.get("copy").transcript().items == []
-    assert [item["content"] for item in store.get("t").transcript().items] == ["one", "answer 1"]
-
-
 def test_a_thread_in_the_first_form_is_read_and_continued(store):
     """A thread that was written before steps were kept as shapes has the same messages and checkpoints, and can be continued."""
     with FIRST_FORM.open(encoding="utf-8") as lines:

@@ -277,7 +277,9 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         def draft(pooling: Pooling, data: dict[str, Any]) -> Draft:
             self._refuse_overtaken(thread, conf, key[0], parent)
             run = about.get("run_id")
-            link = None if not isinstance(run, str) or run in thread.runs else run_link(run)
+            link = run_link(run) if isinstance(run, str) and run not in thread.runs else None
+            if link and thread.session.log.find(link):
+                link = None  # a run of this name was deleted
             return thread.draft("payload.kept", pooling.payload(**data), id=link)
 
         put = Put(key, parent, checkpoint, about, versions or {})
@@ -401,7 +403,8 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
                 thread.catch_up()
                 names += [session_name(copy) for copy in thread.copies]
                 if run in thread.runs:
-                    data = thread.retracted(runs=[run])
+                    said = map(str, thread.checkpoints.said_only_in({run}))
+                    data = thread.retracted(said, runs=[run])
                     thread.write(partial(_drafts, thread, "payload.retracted", data))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import DamagedLog
 from onrecord.frameworks.langgraph_puts import pooled, unshaped_writes
 from onrecord.frameworks.langgraph_states import Node
-from onrecord.frameworks.langgraph_steps import HEX, filled, ids_of
+from onrecord.frameworks.langgraph_steps import HEX, filled, ids_of, references
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from onrecord.frameworks.langgraph_states import Key
-    from onrecord.frameworks.langgraph_values import Pool
+    from onrecord.frameworks.langgraph_states import Key, State
+    from onrecord.frameworks.langgraph_values import Pool, Ref
+    from onrecord.frameworks.lists import Listed
 
 PLAIN = 3
 """A step has its shape, a time and digits, and seldom more."""
@@ -143,13 +144,28 @@ class Checkpoints:
 
     def hide(self, runs: set[str], *, keep_latest: bool) -> None:
         """Retract the checkpoints of these runs, or all but the newest of each namespace."""
-        ids = set()
-        for (ns, id_), node in self.nodes.items():
-            if (keep_latest and self.head(ns) != id_) or (runs and node.run in runs):
-                ids.add((ns, id_))
-        for key in ids:
+        for key in self._chosen(runs, keep_latest=keep_latest):
             self.nodes[key].hidden = True
         self.runs -= runs
+
+    def _chosen(self, runs: set[str], *, keep_latest: bool) -> set[Key]:
+        return {
+            (ns, id_)
+            for (ns, id_), node in self.nodes.items()
+            if (keep_latest and self.head(ns) != id_) or (runs and node.run in runs)
+        }
+
+    def said_only_in(self, runs: set[str]) -> list[int]:
+        """The messages that no checkpoint has but those of these runs, and those that were deleted before."""
+        deleted = self._chosen(runs, keep_latest=False)
+        gone, left = Said(), Said()
+        for key, node in self.nodes.items():
+            if node.hidden or key in deleted:
+                gone.add_state(node.state)
+            else:
+                left.add_state(node.state)
+                left.add_texts(text for _path, _channel, text in self.written(key).values())
+        return sorted(gone.numbers() - left.numbers())
 
     def head(self, ns: str) -> str | None:
         """The newest checkpoint of a namespace, by position."""
@@ -185,6 +201,33 @@ class Checkpoints:
             except (IndexError, ValueError) as problem:
                 raise DamagedLog(f"a checkpoint of LangGraph cannot be read: {problem}") from None
         return found
+
+
+class Said:
+    """The messages that some checkpoints have. Lists that continue one another are looked at once."""
+
+    def __init__(self) -> None:
+        self._lists: dict[int, Listed[Ref]] = {}
+        self._found: set[int] = set()
+
+    def add_state(self, state: State) -> None:
+        """Add the messages of one checkpoint."""
+        for kept in state.values.values():
+            if isinstance(kept, str):
+                self.add_texts((kept,))
+            elif kept.length >= self._lists.setdefault(id(kept.buffer), kept).length:
+                self._lists[id(kept.buffer)] = kept
+
+    def add_texts(self, texts: Iterable[str]) -> None:
+        """Add the messages that values refer to."""
+        for text in texts:
+            self._found.update(references(text))
+
+    def numbers(self) -> set[int]:
+        """Their numbers in the pool."""
+        refs = [ref for kept in self._lists.values() for ref in kept.refs()]
+        self.add_texts(ref for ref in refs if isinstance(ref, str))
+        return self._found.union(ref for ref in refs if isinstance(ref, int))
 
 
 def _text_of(value: str | list[int], start: int) -> str:

@@ -94,7 +94,7 @@ def _template(text: Any, start: int) -> str | None:
     """A text whose numbers of texts count from `start`; None if it refers to none, or would not repeat."""
     if not isinstance(text, str) or len(text) > TEMPLATE_LIMIT:
         return None
-    found = [int(one[2]) - start for one in _REFERENCE.finditer(text)]
+    found = [number - start for number in references(text)]
     if not found or not all(map(_is_near, found)):
         return None
     return _REFERENCE.sub(lambda one: f"{one[1]}{int(one[2]) - start}", text)
@@ -103,6 +103,11 @@ def _template(text: Any, start: int) -> str | None:
 def filled(template: str, start: int) -> str:
     """The text that a template means."""
     return _REFERENCE.sub(lambda one: f"{one[1]}{int(one[2]) + start}", template)
+
+
+def references(text: str) -> list[int]:
+    """The numbers of the texts that a value refers to."""
+    return [int(one[2]) for one in _REFERENCE.finditer(text)]
 
 
 def _move_writes(put: dict[str, Any], digits: list[str], writes: dict[str, Any], start: int) -> bool:

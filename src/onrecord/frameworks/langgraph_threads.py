@@ -61,7 +61,7 @@ GENERATIONS_KEPT = 8
 class Thread(Conversation):
     """The checkpoints of one thread, in the order in which they were put."""
 
-    FIELDS = ("all", "copied_to", "ids", "keep_latest", "lines", "put", "runs", "step", "thread", "writes")
+    FIELDS = ("all", "copied_to", "ids", "keep_latest", "keys", "lines", "put", "runs", "step", "thread", "writes")
 
     def __init__(self, store: SessionStore, id: str, values: Values, **options: Any) -> None:
         self.values = values
@@ -164,6 +164,9 @@ class Thread(Conversation):
             self._reset()
         else:
             self.checkpoints.hide(set(data.get("runs") or ()), keep_latest=bool(data.get("keep_latest")))
+            if data.get("keys"):
+                self.pool.let_go(map(int, data["keys"]))
+                self.generations.clear()
 
     def wait_for(self, key: Key, seconds: float, run: str) -> None:
         """Wait until a checkpoint of a run is on record, so that what its tasks write comes after it.

@@ -140,6 +140,7 @@ class Pool:
         self.texts: list[str] = []
         self._numbers: dict[str, int] = {}
         self._numbered = 0
+        self._gone: set[int] = set()
         self.ids: dict[int, str] = {}
         self._known: set[str] | None = None
         self.prototypes: dict[int, BaseMessage] = {}
@@ -149,7 +150,8 @@ class Pool:
     def numbers(self) -> dict[str, int]:
         """The number of each text; of equal texts, of the first one. Only writers need it."""
         for number in range(self._numbered, len(self.texts)):
-            self._numbers.setdefault(self.texts[number], number)
+            if number not in self._gone:
+                self._numbers.setdefault(self.texts[number], number)
         self._numbered = len(self.texts)
         return self._numbers
 
@@ -159,6 +161,13 @@ class Pool:
         if self._known is None:
             self._known = set(self.ids.values())
         return self._known
+
+    def let_go(self, numbers: Iterable[int]) -> None:
+        """Note which texts were deleted with what they say: one that is said again is a new text."""
+        self._gone.update(numbers)
+        for number in self._gone:
+            if self._numbers.get(self.texts[number]) == number:
+                del self._numbers[self.texts[number]]
 
     def claim(self, number: int, id_: str) -> None:
         """Note which message an entry belongs to."""

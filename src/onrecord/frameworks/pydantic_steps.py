@@ -430,7 +430,8 @@ def _draft(
 
 
 def _line(message: ModelMessage) -> str:
-    return ModelMessagesTypeAdapter.dump_json([message])[1:-1].decode()
+    whole: bytes = ModelMessagesTypeAdapter.dump_json([message])
+    return whole[1:-1].decode()
 
 
 def _names(digests: list[str], before: list[str], said: Container[str]) -> list[str]:
