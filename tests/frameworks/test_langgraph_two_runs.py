@@ -65,7 +65,7 @@ def test_writes_of_the_run_that_won_do_not_fail_with_the_other_one(store):
 
 
 def test_writes_for_a_checkpoint_that_was_refused_are_refused(store):
-    """Also after the run that won has gone on; nothing of the refused run is on record."""
+    """Also after the run that won has continued; nothing of the refused run is on record."""
     saver = OnrecordSaver(store)
     one, other = two_runs(saver)
     put(saver, one, "0", "a1", 1)

@@ -51,11 +51,17 @@ def tab(browser, folder, request) -> Iterator[Any]:
     watch.check()
 
 
+def show(tab: Any, part: str) -> None:
+    """Open a part of the report; the page does so after the click, when the browser tells it of the new address."""
+    tab.click(f".tabs a[href='#{part}']")
+    tab.wait_for_selector(f"#{part}", state="visible")
+
+
 def test_tabs_links_and_the_inspector_lead_to_events(tab):
     """One part is shown at a time; a link opens the part that has the event, selects it, and shows its payload."""
     assert tab.is_visible("#timeline")
     assert not tab.is_visible("#findings")
-    tab.click(".tabs a[href='#findings']")
+    show(tab, "findings")
     assert tab.is_visible("#findings .card")
     assert not tab.is_visible("#timeline")
     tab.click("#findings .card .ev a.at:has-text('trace-7')")
@@ -87,11 +93,9 @@ def test_the_slider_shows_the_session_as_it_was(tab):
     assert not tab.is_visible(".note :text('Deploy it')")
     assert tab.is_visible(".note :text('The row is not visible yet')")
     assert tab.inner_text(".slider output").startswith("position 9 of ")
-    tab.click(".tabs a[href='#attempts']")
-    tab.wait_for_selector("#attempts tbody tr:visible")
+    show(tab, "attempts")
     assert tab.locator("#attempts tbody tr:visible").count() == 1
-    tab.click(".tabs a[href='#findings']")
-    tab.wait_for_selector(".col:visible h3")
+    show(tab, "findings")
     assert [one for one in tab.locator(".col:visible h3").all_inner_texts() if "rejected" in one] == []
 
 
@@ -144,7 +148,7 @@ def test_two_positions_are_compared(tab):
 
 def test_changed_files_have_a_part_of_their_own(tab):
     """The files and commits of the record; at an earlier position only those of then."""
-    tab.click(".tabs a[href='#files']")
+    show(tab, "files")
     assert "db/router.py\nchanged by claude with Edit" in tab.inner_text("#files")
     tab.evaluate(
         "() => { const s = document.querySelector('.slider input'); s.value = 2; s.dispatchEvent(new Event('input')); }"
@@ -178,7 +182,7 @@ def test_narrow_and_dark(tab, folder):
     for name in ("session", "long"):
         tab.goto((folder / f"{name}.html").as_uri())
         for part in ("timeline", "findings", "attempts", "events"):
-            tab.click(f".tabs a[href='#{part}']")
+            show(tab, part)
             assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), (name, part)
     tab.goto((folder / "session.html").as_uri() + "#e22")
     tab.wait_for_selector("#e22.sel")

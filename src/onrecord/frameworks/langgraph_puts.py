@@ -50,7 +50,7 @@ class Generation(NamedTuple):
 
     def is_at(self, value: list[Any], start: int) -> bool:
         """Whether a list has these messages there, and none of them was changed."""
-        # Python finds out first that two messages are the same one, so this takes longer only for those that are not.
+        # Python looks first whether two messages are the same one, so this takes longer only for those that are not.
         same = value[start : start + len(self.objects)] == self.objects
         return same and [one.__dict__ for one in self.objects] == self.said
 

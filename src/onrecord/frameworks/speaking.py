@@ -30,6 +30,8 @@ def theirs(problem: OnrecordError, base: type[Exception], **more: Any) -> Except
     mixed: Any = type(type(problem).__name__, bases, {"__str__": _told, "__module__": __name__})
     made: Exception = mixed.__new__(mixed)
     made.__dict__.update(problem.__dict__, **_typeable(problem), **more)
+    # The message ends with the hint, so a traceback shows it without its note.
+    made.__notes__ = [note for note in getattr(problem, "__notes__", ()) if note != f"hint: {problem.hint}"]
     made.args = problem.args
     return made
 
@@ -39,8 +41,7 @@ def _typeable(problem: OnrecordError) -> dict[str, Any]:
     name = problem.details.get("name")
     if not name or not _OF_A_SESSION.search(problem.hint):
         return {}
-    hint = _OF_A_SESSION.sub(f'store.get("{name}").', problem.hint)
-    return {"hint": hint, "__notes__": [note.replace(problem.hint, hint) for note in problem.__notes__]}
+    return {"hint": _OF_A_SESSION.sub(f'store.get("{name}").', problem.hint)}
 
 
 def _told(self: OnrecordError) -> str:
