@@ -52,7 +52,7 @@ def tab(browser, folder, request) -> Iterator[Any]:
 
 
 def show(tab: Any, part: str) -> None:
-    """Open a part of the report; the page does so after the click, when the browser tells it of the new address."""
+    """Open a part of the report; the page does so after the click, when it has the new address."""
     tab.click(f".tabs a[href='#{part}']")
     tab.wait_for_selector(f"#{part}", state="visible")
 
