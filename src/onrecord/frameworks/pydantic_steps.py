@@ -94,8 +94,8 @@ class Steps(Conversation):
         self.snapshots: dict[str, list[dict[str, Any]]] = {}
         self.last: Listed[str] = Listed([], 0)
         """The messages of the last snapshot."""
-        self.saved: tuple[list[str], bytes] = ([], b"[")
-        """What this process saved last: the names of the messages, and their JSON without the bracket at its end."""
+        self.saved: tuple[list[str], bytes] = ([], b"[]")
+        """What this process saved last: the names of the messages, and their JSON."""
         self.records: dict[str, Any] = {}
         """The newest record of each tool effect."""
         self.counts: dict[str, int] = {}
@@ -126,7 +126,8 @@ class Steps(Conversation):
     def begun_by(self, whole: bytes) -> list[str]:
         """The names of the messages that a snapshot begins with, if it begins with all of the last one; else none."""
         names, text = self.saved
-        return names if whole.startswith(text) and names == self.last.refs() else []
+        without_bracket = memoryview(text)[:-1]  # a slice of the bytes would copy all of them
+        return names if whole.startswith(without_bracket) and names == self.last.refs() else []
 
     def unread(self) -> list[dict[str, Any]]:
         """Messages that say what others added and no snapshot has."""
@@ -342,7 +343,7 @@ class OnrecordStepStore:
             lines = [_line(one) for one in snapshot.messages[len(before) :]]
             digests = [known.get(line) or _digest(line) for line in lines]
             names = _names(digests, before, kept.pool)
-            kept.saved = (names, whole[:-1])
+            kept.saved = (names, whole)
             keep = _shared(kept.last.refs(), names)
             new = {name: at for at, name in enumerate(names[len(before) :]) if name not in kept.pool}
             others = {position for position, _items in kept.of_others()}
