@@ -72,8 +72,9 @@ class Measured(NamedTuple):
     """What the framework itself does to save a turn, with any store, if that is more than to hand over what it has."""
     text: Callable[[Any], str] = str
     """The JSON that it makes of a turn then."""
-    most: int = 1_000
-    """How many turns are written one by one at the most."""
+    appends: int = 100
+    """How many turns are written one by one. Where a framework hands over the whole conversation each time (LangGraph,
+    the harness), each turn costs more than the one before it, with any store."""
     aims: str = "calls and turns"
     """What has a target here: single calls, or whole turns as the framework makes them."""
     at_once: Callable[[Path, list[Turn]], None] | None = None
@@ -83,11 +84,15 @@ class Measured(NamedTuple):
 
 
 MEASURED = {
-    "openai-agents": Measured(openai_ours, openai_theirs, "agents", "core", responses_items, 1, aims="calls"),
-    "openai-agents-run": Measured(run_ours, run_theirs, "agents", "core", responses_items, 2, aims="turns"),
+    "openai-agents": Measured(
+        openai_ours, openai_theirs, "agents", "core", responses_items, 1, appends=600, aims="calls"
+    ),
+    "openai-agents-run": Measured(
+        run_ours, run_theirs, "agents", "core", responses_items, 2, appends=300, aims="turns"
+    ),
     "langgraph": Measured(
         langgraph_ours, langgraph_theirs, "langgraph.checkpoint.sqlite", "core", as_it_is, 5,
-        decoding=langgraph_decoding, most=400, at_once=langgraph_at_once,
+        decoding=langgraph_decoding, at_once=langgraph_at_once,
         going_on={"ours": langgraph_ours_going_on, "theirs": langgraph_theirs_going_on},
     ),
     "google-adk": Measured(
@@ -95,19 +100,19 @@ MEASURED = {
     ),
     "pydantic-steps": Measured(
         steps_ours, steps_theirs, "pydantic_ai_harness", "pydantic-steps", pydantic_messages, 1,
-        decoding=pydantic_decoding, encoding=steps_encoding, text=pydantic_text,
+        appends=60, decoding=pydantic_decoding, encoding=steps_encoding, text=pydantic_text,
     ),
     "pydantic-ai": Measured(
         pydantic_ours, None, "pydantic_ai.conversation", "pydantic-ai", pydantic_messages, 1,
-        decoding=pydantic_decoding, encoding=pydantic_encoding, text=pydantic_text,
+        appends=200, decoding=pydantic_decoding, encoding=pydantic_encoding, text=pydantic_text,
     ),
     "strands": Measured(
-        strands_ours, strands_theirs, "strands", "strands", strands_messages, 3, durable=False
+        strands_ours, strands_theirs, "strands", "strands", strands_messages, 3, appends=200, durable=False
     ),
     "agent-framework": Measured(
         history_ours, history_theirs, "agent_framework", "agent-framework", history_messages, 1, durable=False,
         decoding=history_decoding, encoding=history_encoding, text=history_text,
     ),
-    "claude-agent-sdk": Measured(claude_ours, None, "claude_agent_sdk", "claude", claude_entries, 1),
-    "mcp": Measured(mcp_ours, None, "mcp.server.streamable_http", "core", mcp_message, 1),
+    "claude-agent-sdk": Measured(claude_ours, None, "claude_agent_sdk", "claude", claude_entries, 1, appends=300),
+    "mcp": Measured(mcp_ours, None, "mcp.server.streamable_http", "core", mcp_message, 1, appends=300),
 }  # fmt: skip

@@ -23,9 +23,8 @@ reader waits for nothing else. What a framework does with any store (it makes JS
 it reads) is measured by itself, in the same run: the target is for the rest.
 
 Resumes are of sessions of their own, of 1,000 turns, and in processes of their own. LangGraph's own store writes its
-whole state with each checkpoint, 8 GB for 1,000 turns: appends are measured with 400 of them, and for the resume it
-gets all but the last five turns in one step. Its reader reads the newest row only, so that takes nothing from a resume.
-Our log has every turn.
+whole state with each checkpoint, 8 GB for 1,000 turns: for the resume it gets all but the last five turns in one step.
+Its reader reads the newest row only, so that takes nothing from a resume. Our log has every turn.
 """
 
 from __future__ import annotations
@@ -339,11 +338,11 @@ def grown(place: Path, count: int) -> list[Figure]:
 def frameworks(place: Path, *, quick: bool) -> list[Figure]:
     """Every framework that is installed, here or in an environment of its own."""
     figures: list[Figure] = []
-    count = 100 if quick else RESUMED
+    count, long = (50, 100) if quick else (0, RESUMED)
     for name, about in MEASURED.items():
         (place / name).mkdir()
         if is_installed(about.module):
-            figures += all_of(name, count, count, place / name)
+            figures += all_of(name, count, long, place / name)
             continue
         python = ROOT / ".venvs" / about.environment / "bin" / "python"
         if not python.exists():
@@ -358,7 +357,7 @@ def frameworks(place: Path, *, quick: bool) -> list[Figure]:
             "--turns",
             str(count),
             "--resumed",
-            str(count),
+            str(long),
             "--json",
         ]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -375,17 +374,16 @@ def is_installed(module: str) -> bool:
 
 
 def all_of(name: str, count: int, long: int, place: Path) -> list[Figure]:
-    """The figures of one framework: appends of `count` turns, resumes of `long` ones."""
-    count = min(count, MEASURED[name].most)
-    found = asyncio.run(measured(name, count, long, place))
-    return found + (grown(place, min(count, GROWN)) if name == "langgraph" else [])
+    """The figures of one framework: appends of `count` turns (0: as many as the table says), resumes of `long` ones."""
+    found = asyncio.run(measured(name, count or MEASURED[name].appends, long, place))
+    return found + (grown(place, min(long, GROWN)) if name == "langgraph" else [])
 
 
 def main() -> None:
     """Measure what was named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MEASURED)}")
-    parser.add_argument("--turns", type=int, default=1_000)
+    parser.add_argument("--turns", type=int, default=0, help="the turns that are appended, unless as in the table")
     parser.add_argument("--resumed", type=int, default=RESUMED, help="the turns of the sessions that are resumed")
     parser.add_argument("--json", action="store_true", help="the figures as one line of JSON")
     chosen = parser.parse_args()
