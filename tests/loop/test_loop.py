@@ -179,7 +179,8 @@ def test_a_limit_of_spend_counts_prices_that_are_known(verb):
                     turn.use(answer)
                 elif verb == "record_usage":
                     one.budget.record_usage("gpt-4o", **tokens)
-                turn.tool("c1", "nothing")
+                for call in turn.calls:
+                    turn.tool(call["id"], "nothing")
             if verb == "record_turn":
                 used: Any = {"model": "gpt-4o", **tokens}
                 for _again in range(2):

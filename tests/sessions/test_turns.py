@@ -318,7 +318,7 @@ def test_a_transcript_is_not_cut_on_resume(records):
     """A long text has the same length when it is read after a restart (T13)."""
     text = "".join(chr(97 + number % 26) for number in range(200_000)) + "…✓"
     with records.open("work") as session, session.turn() as turn:
-        turn.tool("c1", text)
+        turn.user(text)
     assert records.open("work").transcript().items[0]["content"] == text
 
 

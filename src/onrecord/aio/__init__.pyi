@@ -61,7 +61,7 @@ class AsyncTurn(OwnTurn):
 
     @property
     def is_open(self) -> bool:
-        """Whether items can be added."""
+        """Whether items can be added: it has no end, and its handle still has the lease with which it began."""
 
     async def messages(self, format: str = ..., *, tokens: int = ..., count: Counter = ..., system: str = ...) -> Messages:
         """Exactly what to send to the model now: what the record says, earlier turns that fit, and this turn."""
@@ -83,7 +83,7 @@ class AsyncTurn(OwnTurn):
         """Add what the system says."""
 
     async def tool(self, call: str, content: Json, *, error: bool = ...) -> Event:
-        """Add the result of a tool call."""
+        """Add the result of a tool call of this turn."""
 
     async def use(self, answer: object, /, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ..., **parts: int) -> Event:
         """Record what a call of a model used, from its answer or as numbers with the model's name."""

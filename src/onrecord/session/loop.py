@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from onrecord.errors import BudgetExceeded, InvalidInput, PayloadErased, TurnConflict
+from onrecord.errors import BudgetExceeded, InvalidInput, LeaseLost, PayloadErased, TurnConflict
 from onrecord.log.codec import encode_payload, open_records
+from onrecord.log.head import refuse_work
 from onrecord.log.items import to_items
 from onrecord.session.budget import raised
 from onrecord.session.reading import recent_items, speaker
@@ -71,7 +72,7 @@ class Loop:
         of the budget it raises `BudgetExceeded`: the turn is aborted, and the session is paused.
         """
         self.must_be_open()
-        return messages(self.session, format, tokens=tokens, count=count, system=system)
+        return messages(self.session, format, tokens=tokens, count=count, system=system, turn=self)
 
     def reply(self, answer: object, /, *, cost: float | None = None) -> list[ToolCall]:
         """Record what the model answered, as its SDK returned it: text, tool calls and usage, in one durable step.
@@ -150,11 +151,13 @@ class Loop:
         raise NotImplementedError
 
 
-def messages(session: Session, format: str, *, tokens: int, count: Counter, system: str) -> Messages:
+def messages(
+    session: Session, format: str, *, tokens: int, count: Counter, system: str, turn: Loop | None = None
+) -> Messages:  # fmt: skip
     """What to send to a model now, in a format; refused if the budget has nothing left for another call."""
     from onrecord.session import moment
 
-    counter, turn = counter_of(count), session._open_turn
+    counter, turn = counter_of(count), turn or session._open_turn
     said = counter(_checked_system(system)) if system else 0
     room = _room(tokens, said)
     if turn is None or not turn.is_open:
@@ -162,6 +165,7 @@ def messages(session: Session, format: str, *, tokens: int, count: Counter, syst
         context = moment.context(speaker(session), tokens=room, count=counter, bare=None, dialect=format)
     else:
         check(turn, before_call=True)
+        _refuse_ended(turn)
         context = moment.context(
             session, tokens=room, count=counter, bare=None, kept=turn._opening, resumed=turn.resumed > 0, dialect=format
         )
@@ -169,6 +173,18 @@ def messages(session: Session, format: str, *, tokens: int, count: Counter, syst
     made = context.messages(format, system=system)
     made.tokens += said
     return made
+
+
+def _refuse_ended(turn: Loop) -> None:
+    """Refuse before the model is called what its answer would be refused for: another process ended the turn."""
+    session = turn.session
+    refuse_work(session.views.head)
+    begun = session.agents.lane()["open"]
+    if begun is None or begun["position"] != turn.position:
+        raise LeaseLost(
+            f"another process has taken lane {session.agent!r}, which ended this turn",
+            hint="session.leave(), then session.turn(resume=True) continues it when that process has left",
+        )
 
 
 def _checked_system(system: str) -> str:

@@ -15,6 +15,7 @@ from functools import partial, update_wrapper
 from hashlib import sha256
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from onrecord.errors import EffectUnknown, InvalidInput, OnrecordError, PayloadErased, TooLarge, ToolTimedOut
 from onrecord.log.codec import encode_payload
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 TIMEOUT_LIMIT = 7 * 86_400.0
 """The longest timeout of a tool, in seconds."""
 _NO_DEFAULT = object()
+_OWNERS: WeakKeyDictionary[Session, dict[str, object]] = WeakKeyDictionary()
+"""The objects whose methods are tools of a session, by the name of the tool."""
 
 
 P = ParamSpec("P")
@@ -61,6 +64,8 @@ class AnyTool(Generic[P, R]):
         self.session = session
         self.fn = fn
         self.name = name or getattr(fn, "__name__", "tool")
+        if not name:
+            _refuse_namesake(session, self.name, fn)
         self.safe_to_repeat = safe_to_repeat
         self.timeout = timeout
 
@@ -97,6 +102,19 @@ class AnyTool(Generic[P, R]):
         return {
             name: value for name, value in found.items() if value is not inspect.Parameter.empty and _is_json(value)
         }
+
+
+def _refuse_namesake(session: Session, name: str, fn: Callable[..., Any]) -> None:
+    """Refuse the same method of another object: calls are known by the name of their tool, so it would not run."""
+    owner = getattr(fn, "__self__", None)
+    if owner is None or inspect.ismodule(owner) or inspect.isclass(owner):
+        return
+    known = _OWNERS.setdefault(session, {}).setdefault(name, owner)
+    if known is not owner:
+        raise InvalidInput(
+            f"another object's method {name!r} is a tool of this session: each would return what the other one did",
+            hint="give each a name of its own: session.tool(function, name=...)",
+        )
 
 
 def _check_function(fn: object) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Self
 
-from onrecord.errors import BudgetExhausted, IllegalTransition, InvalidInput, OnrecordError, PayloadErased, TurnConflict
+from onrecord.errors import (
+    BudgetExhausted,
+    IdReused,
+    IllegalTransition,
+    InvalidInput,
+    OnrecordError,
+    PayloadErased,
+    TooLarge,
+    TurnConflict,
+)
 from onrecord.log.codec import encode_payload, open_record
 from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, make_item, make_result, plain_item, to_items
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
 
 WHOLE_TURN_LIMIT = 32 * 1024
 """A recorded turn up to this many bytes is one event; a larger one is its parts, in one commit."""
+TURN_LIMIT = 9_000
+"""The most items of an open turn: a turn that continues it begins with all of them, in one append."""
 
 
 class Turn(Loop):
@@ -55,12 +66,20 @@ class Turn(Loop):
         """How many messages of the assistant were added to this turn."""
         self._last = self.position
         self._opening: Context | None = None
-        session._open_turn = self
+        self._run = begun.run if begun else None
+        self._calls = {call["id"] for item in self.items for call in item.get("tool_calls") or ()}
+        if begun:
+            session._open_turn = self
 
     @property
     def is_open(self) -> bool:
-        """Whether items can be added."""
-        return self.answer is None and self.committed is None and self.aborted is None
+        """Whether items can be added: it has no end, and its handle still has the lease with which it began."""
+        return self.answer is None and self.committed is None and self.aborted is None and not self._is_cut_off
+
+    @property
+    def _is_cut_off(self) -> bool:
+        """Whether the log ended this turn with its run: the handle has no lease any more, or took another one since."""
+        return self._run is not None and self.session.run != self._run
 
     @property
     def answered(self) -> bool:
@@ -69,15 +88,16 @@ class Turn(Loop):
 
     def __repr__(self) -> str:
         state = (
-            "open" if self.is_open else "answered" if self.answered else "committed" if self.committed else "aborted"
-        )
+            "open" if self.is_open else "answered" if self.answered else "committed" if self.committed
+            else "aborted" if self.aborted else "cut off"
+        )  # fmt: skip
         return f"<Turn of {self.session.agent!r} in session {self.session.name!r}, {state}, items: {len(self.items)}>"
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _kind: type[BaseException] | None, problem: BaseException | None, _trace: object) -> None:
-        if self.answered or self.committed or self.aborted:
+        if self.answered or self.committed or self.aborted or (problem and self._is_cut_off):
             return
         if problem is None:
             self.commit()
@@ -91,6 +111,8 @@ class Turn(Loop):
     def add(self, message: Message, *, format: str | None = None) -> Event:
         """Add a message: an item in neutral form, or a partner's message, kept word for word."""
         self.must_be_open()
+        if len(self.items) >= TURN_LIMIT:
+            raise TooLarge(f"a turn has up to {TURN_LIMIT:,} items", hint="turn.commit(), then go on in the next turn")
         session = self.session
         item = plain_item(message, format)
         if item is not None:
@@ -102,6 +124,7 @@ class Turn(Loop):
 
     def _took(self, event: Event, items: list[Item]) -> Event:
         self.items += items
+        self._calls.update(call["id"] for item in items for call in item.get("tool_calls") or ())
         self.spoken += any(item["role"] == "assistant" for item in items)
         self._last = event.position
         return event
@@ -119,7 +142,11 @@ class Turn(Loop):
         return self.add(make_item("assistant", content, list(tool_calls or ())), format="neutral")
 
     def tool(self, call: str, content: Json, *, error: bool = False) -> Event:
-        """Add the result of a tool call."""
+        """Add the result of a tool call of this turn."""
+        if isinstance(call, str) and call not in self._calls:
+            self.must_be_open()
+            open_ = ", ".join(repr(one["id"]) for one in self.calls) or "none"
+            raise InvalidInput(f"no tool call of this turn has the id {call!r:.100}", hint=f"without result: {open_}")
         return self.add(make_result(call, content, failed=error), format="neutral")
 
     def decide(self, text: str, *, why: str | None = None) -> Event:
@@ -171,7 +198,12 @@ class Turn(Loop):
             raise TurnConflict("this turn already has its answer; nothing can be added", hint="use turn.answer")
         if self.committed:
             raise TurnConflict("this turn is already committed", hint="session.turn() begins the next one")
-        raise TurnConflict("this turn is already aborted", hint="session.turn(resume=True) continues it")
+        if self.aborted:
+            raise TurnConflict("this turn is already aborted", hint="session.turn(resume=True) continues it")
+        raise TurnConflict(
+            "this turn ended when its handle gave up the lease: it left, or the session was paused or closed",
+            hint="session.turn(resume=True) continues it",
+        )
 
     def _stop(self, reason: str, limit: str) -> None:
         """Abort this turn and pause the session, in one durable step."""
@@ -221,7 +253,13 @@ def _begin(
     data |= {"resumes": first} if first else {}
     drafts = [session._draft("turn.begun", data, id=None if again else id)]
     drafts += [session._draft("item.added", {"item": item}) for item in items]
-    begun = session._append_drafts(*drafts, fenced=True)[0]
+    try:
+        begun = session._append_drafts(*drafts, fenced=True)[0]
+    except IdReused as problem:
+        if resume:
+            raise  # it is the id of another event
+        hint = f"session.turn(id={id!r}, resume=True) continues it, or has its answer; a new request needs a new id"
+        raise IdReused(f"{id!r} is on record already", hint=hint) from problem
     return Turn(session, begun, base, items=items, first=first)
 
 
