@@ -16,6 +16,7 @@ NEEDED = {
     "test_pydantic_ai.py": "pydantic_ai.conversation_store",
     "test_pydantic_steps.py": "pydantic_ai_harness",
     "test_strands.py": "strands",
+    "test_strands_interrupts.py": "strands",
     "test_strands_storage.py": "strands",
 }
 """What each of these files imports."""
