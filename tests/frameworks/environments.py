@@ -9,6 +9,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 NEEDED = {
     "test_agent_framework.py": "agent_framework",
+    "test_agent_framework_values.py": "agent_framework",
     "test_claude_agent_sdk.py": "claude_agent_sdk",
     "test_google_adk.py": "google.adk",
     "test_google_adk_others.py": "google.adk",

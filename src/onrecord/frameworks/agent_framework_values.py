@@ -149,7 +149,7 @@ class Codec:
             return {TAG: self._lists[of], VALUE: [self.encode(one, pool, depth + 1) for one in value]}
         if of in _TEXT_TAGS:
             text = _TEXTS[_TEXT_TAGS[of]][1](value)
-            if of is time and time.fromisoformat(text) != value:
+            if of is time and value.tzinfo is not None and value.utcoffset() is None:
                 raise InvalidInput("a time of day in a time zone cannot be kept in a checkpoint", hint="use a datetime")
             return {TAG: _TEXT_TAGS[of], VALUE: text}
         return self._object(value, pool, depth)
