@@ -9,6 +9,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 NEEDED = {
     "test_agent_framework.py": "agent_framework",
+    "test_agent_framework_values.py": "agent_framework",
     "test_claude_agent_sdk.py": "claude_agent_sdk",
     "test_google_adk.py": "google.adk",
     "test_google_adk_others.py": "google.adk",
@@ -16,6 +17,7 @@ NEEDED = {
     "test_pydantic_ai.py": "pydantic_ai.conversation_store",
     "test_pydantic_steps.py": "pydantic_ai_harness",
     "test_strands.py": "strands",
+    "test_strands_interrupts.py": "strands",
     "test_strands_storage.py": "strands",
 }
 """What each of these files imports."""

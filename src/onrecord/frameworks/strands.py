@@ -35,25 +35,31 @@ from onrecord.frameworks.others import mark_of
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
+from onrecord.frameworks.strands_messages import from_neutral, neutral
 from onrecord.frameworks.tool_calls import said_of
 from onrecord.frameworks.writing import as_line
-from onrecord.log.items import make_item, make_result
-from onrecord.views.dialects import to_messages
-from onrecord.views.parts import text_of
 
 with required("strands", "strands", "1.62"):
-    from strands.hooks import AfterToolCallEvent, AgentInitializedEvent, BeforeToolCallEvent, HookProvider
+    from strands.hooks import (
+        AfterInvocationEvent,
+        AfterToolCallEvent,
+        AgentInitializedEvent,
+        BeforeToolCallEvent,
+        HookOrder,
+        HookProvider,
+    )
+    from strands.interrupt import InterruptException
+    from strands.middleware import ExecuteToolStage
     from strands.session.session_repository import SessionRepository
     from strands.types.exceptions import SessionException
     from strands.types.session import Session, SessionAgent, SessionMessage, decode_bytes_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from onrecord.frameworks.conversation import Entry
     from onrecord.frameworks.others import Said
     from onrecord.log.events import Draft
-    from onrecord.log.item_values import Item, ToolCall
     from onrecord.session.session_store import SessionStore
 
 R = TypeVar("R")
@@ -66,8 +72,8 @@ RETRIED = 100
 DEFAULT_AGENT = "default"
 _SESSION = "session"
 _MESSAGE_FIELDS = frozenset(one.name for one in fields(SessionMessage))
-_MEDIA = ("image", "document", "video")
-"""Parts of a message that are files."""
+_ASKED = "interrupted: it waits for an answer, and runs again when it has one"
+"""The outcome of a call that asked a person something, or about which another hook did."""
 _BYTES = "__bytes_encoded__"
 """What Strands writes where a record has bytes."""
 
@@ -291,7 +297,8 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
 class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
     """Puts both ends of every tool call on record; a call that happened, or may have happened, does not run again.
 
-    An agent that is new to a session which others began gets what they said.
+    A call that was interrupted to ask a person is on record as failed, so it runs when the answer is there. An agent
+    that is new to a session which others began gets what they said.
     """
 
     def __init__(self, sessions: Keeper, session_id: str) -> None:
@@ -299,14 +306,19 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
         self._unread = partial(sessions.unread, session_id)
         self._told: set[str] = set()
         """The calls whose results the agent has, also if it does not save them before it ends."""
+        self._idle: dict[int, list[dict[str, Any]]] = {}
+        """The calls that were let run but have not begun, or wait for an answer, by agent."""
 
     def register_hooks(self, registry: Any, **_more: Any) -> None:
-        """Register at the beginning of an agent, and before and after tool calls."""
+        """Register at the beginning of an agent, before and after tool calls, and at the end of its runs."""
         registry.add_callback(AgentInitializedEvent, self._begin)
         registry.add_callback(BeforeToolCallEvent, self._before)
         registry.add_callback(AfterToolCallEvent, self._after)
+        # First, so that a call that waits is on record before the session manager saves that the agent does.
+        registry.add_callback(AfterInvocationEvent, self._pause, order=HookOrder.SDK_FIRST)
 
     def _begin(self, event: Any) -> None:
+        event.agent.add_middleware(ExecuteToolStage, self._run)
         if not getattr(event.agent.model, "stateful", False):
             turns = _called(partial(self._unread, event.agent))
             event.agent.messages += [message for turn in turns for message in from_neutral(turn)]
@@ -315,16 +327,57 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
         use = event.tool_use
         start = partial(self._kept.start_effect, use["toolUseId"], use["name"], use.get("input"), told=self._told)
         known = _called(start)
-        if known is not None:
+        if known is None:
+            self._add_idle(event.agent, use)
+        else:
             event.cancel_tool = said_of(known)
 
     def _after(self, event: Any) -> None:
-        use = event.tool_use
-        if not getattr(event, "cancel_message", None):
-            error = str(event.exception) if event.exception else None
-            result = json.loads(json.dumps(event.result, default=str))
-            finish = partial(self._kept.finish_effect, use["toolUseId"], use.get("input"), result=result, error=error)
-            self._told.add(_called(finish))
+        cancelled = getattr(event, "cancel_message", None)
+        if self._drop_idle(event.agent, event.tool_use) or not cancelled:  # else it was cancelled for what is on record
+            error = cancelled or (str(event.exception) if event.exception else None)
+            result = None if cancelled else json.loads(json.dumps(event.result, default=str))
+            self._finish(event.tool_use, result=result, error=error)
+
+    async def _run(self, context: Any, proceed: Any) -> AsyncIterator[Any]:
+        """Note that a tool begins, so its outcome is unknown until it answers, or asks a person."""
+        self._drop_idle(context.agent, context.tool_use)
+        try:
+            async for event in proceed(context):
+                if "tool_interrupt_event" in event:
+                    self._add_idle(context.agent, context.tool_use)
+                yield event
+        except InterruptException:
+            self._add_idle(context.agent, context.tool_use)
+            raise
+
+    def _pause(self, event: Any) -> None:
+        """Record which calls wait for an answer: Strands says nothing after those, and runs them again later."""
+        idle = self._idle.pop(id(event.agent), [])
+        pending = event.agent._interrupt_state.pending_tool_execution  # noqa: SLF001  # only this says what has a result
+        if pending is None or event.result is None or event.result.stop_reason != "interrupt":
+            return
+        answered = {result["toolUseId"] for result in pending.completed_tool_results}  # some run in the background
+        for use in idle:
+            if use["toolUseId"] not in answered:
+                self._finish(use, error=_ASKED)
+
+    def _add_idle(self, agent: Any, use: dict[str, Any]) -> None:
+        self._idle.setdefault(id(agent), []).append(use)
+
+    def _drop_idle(self, agent: Any, use: dict[str, Any]) -> bool:
+        """Note that a call begins, or never will; False if it was not let run."""
+        idle = self._idle.get(id(agent), [])
+        same = [one for one in idle if one["toolUseId"] == use["toolUseId"]]
+        if same:
+            idle.remove(next((one for one in same if one.get("input") == use.get("input")), same[0]))
+        return bool(same)
+
+    def _finish(self, use: dict[str, Any], *, result: Any = None, error: str | None = None) -> None:
+        finish = partial(self._kept.finish_effect, use["toolUseId"], use.get("input"), result=result, error=error)
+        key = _called(finish)
+        if error != _ASKED:
+            self._told.add(key)
 
 
 def _called(call: Callable[[], R]) -> R:
@@ -410,48 +463,3 @@ def _reading(key: str, line: str) -> list[dict[str, Any] | list[Any]]:
     said = neutral(record.get("redact_message") or record.get("message") or {})
     agent = key.split("/")[1]
     return [row(0, key, record, said, lane="" if agent == DEFAULT_AGENT else agent)] if said else []
-
-
-def neutral(message: dict[str, Any]) -> list[Item]:
-    """What a message of Strands says, as neutral items."""
-    texts: list[str] = []
-    calls: list[ToolCall] = []
-    results: list[Item] = []
-    for part in message.get("content") or ():
-        if "text" in part:
-            texts.append(str(part["text"]))
-        elif kind := next((one for one in _MEDIA if one in part), ""):
-            texts.append(f"[{kind}]")
-        elif "toolUse" in part:
-            use = part["toolUse"]
-            calls.append({"id": use["toolUseId"], "name": use["name"], "arguments": use.get("input")})
-        elif "toolResult" in part:
-            result = part["toolResult"]
-            content = "\n".join(str(one.get("text", one)) for one in result.get("content") or ())
-            results.append(make_result(result["toolUseId"], content, failed=result.get("status") == "error"))
-    return [*results, make_item(message["role"], "\n".join(texts), calls)] if texts or calls else results
-
-
-def from_neutral(turn: Said) -> list[dict[str, Any]]:
-    """Messages of Strands that say the same as a turn of another writer; their ids say which one they repeat."""
-    items = [item for item in turn.items if item["role"] != "system"]  # an agent has a system prompt of its own
-    made = []
-    for number, message in enumerate(to_messages(items, "anthropic")):
-        content = message["content"]
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        said = [
-            {"role": message["role"], "content": [_part(one) for one in parts], "tracking_id": turn.copy_id(number)}
-        ]
-        made += said if parts else []
-    return made
-
-
-def _part(part: dict[str, Any]) -> dict[str, Any]:
-    match part:
-        case {"type": "tool_use"}:
-            return {"toolUse": {"toolUseId": part["id"], "name": part["name"], "input": part["input"]}}
-        case {"type": "tool_result"}:
-            status = "error" if part.get("is_error") else "success"
-            content = [{"text": text_of(part.get("content"))}]
-            return {"toolResult": {"toolUseId": part["tool_use_id"], "status": status, "content": content}}
-    return {"text": text_of([part])}

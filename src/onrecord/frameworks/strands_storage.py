@@ -37,7 +37,8 @@ from onrecord.frameworks.listing import listed, replay
 from onrecord.frameworks.others import COPY, mark_of
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
-from onrecord.frameworks.strands import DEFAULT_AGENT, neutral
+from onrecord.frameworks.strands import DEFAULT_AGENT
+from onrecord.frameworks.strands_messages import neutral
 from onrecord.frameworks.writing import as_line
 from onrecord.log.names import link_id
 
