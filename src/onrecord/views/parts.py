@@ -112,8 +112,13 @@ def _image(part: dict[str, Any]) -> Part | None:
     inline = part.get("inline_data") or part.get("inlineData")
     if isinstance(inline, dict):
         media_type = inline.get("mime_type") or inline.get("mimeType")
-        return Part(media_type=str(media_type), data=str(inline.get("data")))
+        return Part(media_type=str(media_type), data=plain_base64(str(inline.get("data"))))
     return None
+
+
+def plain_base64(text: str) -> str:
+    """Base64 in its usual letters: Gemini's SDK writes those for URLs, which others refuse."""
+    return text.translate({ord("-"): "+", ord("_"): "/"})
 
 
 def _at(url: object) -> Part | None:
