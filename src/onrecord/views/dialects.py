@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from binascii import Error, a2b_base64
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
@@ -192,7 +193,7 @@ def _responses(items: list[Item]) -> list[dict[str, Any]]:
     asked: set[str] = set()
     for number, (parts, result) in enumerate(groups):
         if result is None:
-            made += _answered(parts, groups[number + 1 :], kinds, asked)
+            made += _answered(groups, number, kinds, asked)
         elif kinds.get(result["call"]) != "":
             made.append(_result_of(kinds.get(result["call"]), parts[0], failed=result.get("error", False)))
     return made
@@ -207,10 +208,9 @@ _Group = tuple[list[dict[str, Any]], "Item | None"]
 """Parts of a response; and a tool's result, if they were made of one."""
 
 
-def _answered(
-    parts: list[dict[str, Any]], later: list[_Group], kinds: dict[str, str], asked: set[str]
-) -> list[dict[str, Any]]:
+def _answered(groups: list[_Group], number: int, kinds: dict[str, str], asked: set[str]) -> list[dict[str, Any]]:
     """Parts without calls that have no result: the API refuses those, and thoughts before a part that is missing."""
+    parts, _result = groups[number]
     made: list[dict[str, Any]] = []
     without: list[dict[str, Any]] = []
     for part in parts:
@@ -219,7 +219,7 @@ def _answered(
         if kind in ("function_call", "custom_tool_call", *OWN_CALLS):
             kinds[id_] = str(kind)
         if kind in OWN_CALLS:
-            answer = _answer_to(id_, parts, later)
+            answer = _answer_to(id_, groups, number)
             if kind == "computer_call" and answer != _OWN:
                 kinds[id_] = "function_call" if answer == _TEXT else ""
                 sent = _as_function_call(part) if answer == _TEXT else None
@@ -227,7 +227,8 @@ def _answered(
                 without.append(_result_of(str(kind), {"call_id": id_, "output": _NO_RESULT}, failed=True))
         elif kind == "mcp_approval_request":
             asked.add(part.get("id", ""))
-            if not any(one.get("approval_request_id") == part.get("id") for one in _all(parts, later)):
+            later = (one for group, _result in islice(groups, number, None) for one in group)
+            if not any(one.get("approval_request_id") == part.get("id") for one in later):
                 sent = {"type": "message", "role": "assistant", "content": told_of(part)}
         elif kind == "mcp_approval_response" and part.get("approval_request_id") not in asked:
             sent = {"type": "message", "role": "user", "content": told_of(part)}
@@ -243,16 +244,12 @@ def _answered(
 _NO_RESULT = "[no result on record: it may have started; its outcome is unknown]"
 
 
-def _all(parts: list[dict[str, Any]], later: list[_Group]) -> list[dict[str, Any]]:
-    return [*parts, *(one for group, _result in later for one in group)]
-
-
 _OWN, _TEXT, _SYNTHESISED = "own", "text", "synthesised"
 
 
-def _answer_to(id_: str, parts: list[dict[str, Any]], later: list[_Group]) -> str:
+def _answer_to(id_: str, groups: list[_Group], number: int) -> str:
     """What answers a call of one of OpenAI's own tools: a part of its own type, a result in text, or nothing."""
-    for group, result in ((parts, None), *later):
+    for group, result in islice(groups, number, None):
         if result is not None and result["call"] == id_:
             return _SYNTHESISED if result.get("synthesised") else _TEXT
         if any(part.get("type") in OWN_RESULTS and id_ in (part.get("call_id"), part.get("id")) for part in group):
@@ -322,23 +319,24 @@ def _accepted(messages: list[tuple[dict[str, Any], bool]]) -> list[tuple[dict[st
     programs = {_caller(part) for part in every} - {None}
     made = []
     for number, (message, kept) in enumerate(messages):
-
-        def fits(part: Any, *, is_open: bool = number > asked, is_last: bool = number == last) -> bool:
-            if not isinstance(part, dict):
-                return True
-            if part.get("type") == "text":
-                return bool(str(part.get("text") or "").strip())
-            if is_open_call(part) and part.get("id") not in known:
-                return is_open and (is_last or part.get("id") in programs)
-            return not str(part.get("type")).endswith("_tool_result") or part.get("tool_use_id") in known
-
         content = message["content"]
         if isinstance(content, list) and content:
-            content = [part for part in content if fits(part)]
+            pending = programs | {part.get("id") for part in blocks[number] if number == last}
+            content = [part for part in content if _fits(part, known, pending if number > asked else set())]
             if not content:
                 continue
         made.append(({"role": message["role"], "content": content}, kept))
     return made
+
+
+def _fits(part: Any, known: set[Any], pending: set[Any]) -> bool:
+    """Whether Anthropic takes a block; `known` are its own tools' calls with results, `pending` may be without one."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "text":
+        return bool(str(part.get("text") or "").strip())
+    if kind is not None and is_open_call(part):
+        return part.get("id") in known or part.get("id") in pending
+    return not str(kind).endswith("_tool_result") or part.get("tool_use_id") in known
 
 
 def _caller(part: dict[str, Any]) -> Any:
