@@ -454,12 +454,7 @@ def _with_bytes(message: dict[str, Any]) -> dict[str, Any]:
     parts = []
     for part in message.get("parts") or ():
         signature = part.get("thought_signature")
-        whole = {**part, "thought_signature": _bytes(signature)} if isinstance(signature, str) else part
-        for name in ("inline_data", "inlineData"):
-            inline = part.get(name)
-            if isinstance(inline, dict) and isinstance(inline.get("data"), str):
-                whole = {**whole, name: {**inline, "data": _bytes(inline["data"])}}
-        parts.append(whole)
+        parts.append({**part, "thought_signature": _bytes(signature)} if isinstance(signature, str) else part)
     return {"role": message.get("role", "model"), "parts": parts}
 
 
