@@ -417,7 +417,7 @@ def test_a_parsed_message_can_be_added(session):
 
 MALFORMED: list[Any] = [
     "text", None, {}, {"choices": []}, {"role": "user", "content": []}, 7, {"choices": [None]}, {"candidates": [None]},
-    {"choices": [{"message": {"content": "x"}}], "usage": [1]}, {"candidates": [], "usage_metadata": 3},
+    {"choices": [{"message": None}], "usage": [1]}, {"candidates": [], "usage_metadata": 3},
     {"choices": [{"message": {"tool_calls": [{"id": "a", "function": "pay"}]}}]},
 ]  # fmt: skip
 

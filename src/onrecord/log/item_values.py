@@ -58,6 +58,8 @@ class Item(TypedDict):
     """Whether it is a model's thoughts, which are not sent to another model."""
     summary: NotRequired[bool]
     """Whether it is a vendor's summary of the conversation so far."""
+    paused: NotRequired[bool]
+    """Whether the model stopped in the middle of this answer, and goes on when it gets it back."""
     synthesised: NotRequired[bool]
     """Whether onrecord made this result for a call that has none on record."""
     verbatim: NotRequired[Verbatim]

@@ -11,7 +11,16 @@ from __future__ import annotations
 from onrecord.errors import InvalidInput
 from onrecord.lean_typing import TYPE_CHECKING, Any
 from onrecord.log.codec import NESTING_LIMIT, plain
-from onrecord.log.partners import Unchecked, arguments_of, from_gemini, from_responses, plain_message
+from onrecord.log.partners import (
+    OWN_CALLS,
+    OWN_RESULTS,
+    PAUSED,
+    Unchecked,
+    arguments_of,
+    from_gemini,
+    from_responses,
+    plain_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,8 +123,11 @@ def _check_verbatim(kept: object) -> None:
         raise InvalidInput("verbatim needs a known message format", hint=f"use one of {', '.join(FORMATS)}")
 
 
-def to_items(message: object, format: str | None = None) -> list[Item]:
-    """The neutral items of a message: neutral already, or in a partner's format (named, or recognised by its shape)."""
+def to_items(message: object, format: str | None = None, *, former: bool = False) -> list[Item]:
+    """The neutral items of a message: neutral already, or in a partner's format (named, or recognised by its shape).
+
+    `former` makes the items that older versions made of it, which are on record.
+    """
     message = plain_message(message)
     if not isinstance(message, dict):
         return [check_item(message)]
@@ -129,7 +141,7 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
     if read is None:
         return [check_item(message)]
     try:
-        items = [check_item(item) for item in read(message)]
+        items = [check_item(item) for item in read(message, former=former)]
     except (AttributeError, TypeError):  # a part of it has another type than the format says
         raise InvalidInput(
             f"this is not a message in the format {spoken}", hint="pass it as the API or its SDK returned it"
@@ -198,9 +210,25 @@ def _dicts(value: object) -> list[Unchecked]:
     return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
 
 
-def _from_openai(message: Unchecked) -> list[Unchecked]:
+def is_paused(item: Item) -> bool:
+    """Whether the model stopped in the middle of this answer, and goes on when it gets it back."""
+    if item.get("paused"):
+        return True
+    parts = _dicts(item.get("content"))
+    return is_open_call(parts[-1]) if parts and item["role"] == "assistant" else False
+
+
+def is_open_call(part: Unchecked) -> bool:
+    """Whether a part is the call of a tool that Anthropic runs; its result is another part, after it."""
+    return part.get("type") in ("server_tool_use", "mcp_tool_use")
+
+
+def _from_openai(message: Unchecked, *, former: bool = False) -> list[Unchecked]:
     role = "system" if message.get("role") == "developer" else message.get("role")
     content, refusal = message.get("content"), message.get("refusal")
+    spoken = message.get("audio")
+    if isinstance(spoken, dict) and not content and not former:
+        content = spoken.get("transcript") or content
     item: Unchecked = {"role": role, "content": refusal if isinstance(refusal, str) and not content else content}
     if role == "tool":
         item["call"] = message.get("tool_call_id")
@@ -216,7 +244,7 @@ def _openai_call(call: Unchecked) -> Unchecked:
     return {"id": call.get("id"), "name": (custom or function).get("name"), "arguments": arguments}
 
 
-def _from_anthropic(message: Unchecked) -> list[Unchecked]:
+def _from_anthropic(message: Unchecked, *, former: bool = False) -> list[Unchecked]:
     parts = message.get("content")
     if not isinstance(parts, list):
         return [{"role": message.get("role"), "content": parts}]
@@ -235,6 +263,8 @@ def _from_anthropic(message: Unchecked) -> list[Unchecked]:
     said: list[Unchecked] = []
     if rest or calls or not results:
         said = [{"role": message.get("role"), "content": _plain(rest)} | ({"tool_calls": calls} if calls else {})]
+        if message.get("stop_reason") == PAUSED and not former:
+            said[0]["paused"] = True
     return results + said
 
 
@@ -244,7 +274,10 @@ def _plain(parts: list[Any]) -> object:
     return parts
 
 
-_RESPONSE_PARTS = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "reasoning")
-_READERS: dict[str, Callable[[Unchecked], list[Unchecked]]] = {
+_RESPONSE_PARTS = (
+    "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "reasoning",
+    "mcp_approval_request", "mcp_approval_response", "image_generation_call", *OWN_CALLS, *OWN_RESULTS,
+)  # fmt: skip
+_READERS: dict[str, Callable[..., list[Unchecked]]] = {
     "openai": _from_openai, "openai-responses": from_responses, "anthropic": _from_anthropic, "gemini": from_gemini,
 }  # fmt: skip

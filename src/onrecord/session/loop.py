@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onrecord.errors import BudgetExceeded, InvalidInput, LeaseLost, PayloadErased, TurnConflict
 from onrecord.log.codec import encode_payload, open_records
 from onrecord.log.head import refuse_work
-from onrecord.log.items import to_items
+from onrecord.log.items import is_paused, to_items
 from onrecord.session.budget import raised
 from onrecord.session.reading import recent_items, speaker
 from onrecord.views.progress import stuck
@@ -280,9 +280,9 @@ def reply(turn: Loop, answer: object, *, cost: float | None) -> list[ToolCall]:
 
 
 def is_finished(items: list[Item]) -> bool:
-    """Whether the last word is an answer of the model that calls no tool."""
-    last = items[-1] if items else {"role": ""}
-    return last["role"] == "assistant" and not last.get("tool_calls")
+    """Whether the last word is an answer of the model that calls no tool and is not paused."""
+    last: Item = items[-1] if items else {"role": ""}
+    return last["role"] == "assistant" and not last.get("tool_calls") and not is_paused(last)
 
 
 class Earlier(NamedTuple):

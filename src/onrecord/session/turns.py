@@ -112,7 +112,7 @@ class Turn(Loop):
         """Add a message: an item in neutral form, or a partner's message, kept word for word."""
         self.must_be_open()
         if len(self.items) >= TURN_LIMIT:
-            raise TooLarge(f"a turn has up to {TURN_LIMIT:,} items", hint="turn.commit(), then continue in the next turn")
+            raise TooLarge(f"a turn has up to {TURN_LIMIT:,} items", hint="turn.commit(), and continue in another one")
         session = self.session
         item = plain_item(message, format)
         if item is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from onrecord.log.partners import ID_LIMIT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -57,7 +59,8 @@ def _unused(id_: str, seen: set[str]) -> str:
     number, free = 1, id_
     while free in seen:
         number += 1
-        free = f"{id_}-{number}"
+        tail = f"-{number}"
+        free = f"{id_[: ID_LIMIT - len(tail)]}{tail}"
     return free
 
 
@@ -82,8 +85,11 @@ def _places(message: dict[str, Any], dialect: str) -> Iterator[_Place]:
                 for holder in _dicts([part.get(name) for name in names]):
                     yield kind, holder, "id"
     elif dialect == "openai-responses":
+        kind = str(message.get("type"))
         if "call_id" in message:
-            yield RESULT if str(message.get("type")).endswith("_output") else CALL, message, "call_id"
+            yield RESULT if kind.endswith("_output") else CALL, message, "call_id"
+        if kind == "local_shell_call_output" and "id" in message:
+            yield RESULT, message, "id"
     else:
         for call in _dicts(message.get("tool_calls")):
             yield CALL, call, "id"

@@ -9,7 +9,7 @@ from onrecord.errors import InvalidInput
 from onrecord.log.codec import encode_payload
 from onrecord.log.items import without_verbatim
 from onrecord.views.dialects import Messages, to_prompt
-from onrecord.views.parts import is_image
+from onrecord.views.parts import is_media
 from onrecord.views.render import clip
 from onrecord.views.transcript import well_formed
 
@@ -136,7 +136,7 @@ def cost_of(items: Iterable[Item], *, count: Callable[[str], int], dialect: str)
 def _without_images(value: object) -> tuple[object, int]:
     """The same value without its images, and how many it had."""
     if isinstance(value, dict):
-        if is_image(value):
+        if is_media(value):
             return {}, 1
         made = {name: _without_images(one) for name, one in value.items()}
         return {name: rest for name, (rest, _images) in made.items()}, sum(images for _rest, images in made.values())

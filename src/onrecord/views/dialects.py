@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import json
 from binascii import Error, a2b_base64
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
-from onrecord.log.items import to_items, without_verbatim
+from onrecord.log.items import is_open_call, to_items, without_verbatim
+from onrecord.log.partners import OWN_CALLS, OWN_RESULTS, told_of
 from onrecord.views.call_ids import with_unique_ids
-from onrecord.views.parts import anthropic_content, gemini_content, openai_content, parts_of, responses_content, text_of
+from onrecord.views.parts import (
+    anthropic_content,
+    gemini_content,
+    is_image,
+    openai_content,
+    parts_of,
+    plain_base64,
+    responses_content,
+    text_of,
+)
 from onrecord.views.transcript import well_formed
 
 if TYPE_CHECKING:
@@ -79,9 +90,24 @@ def _is_sent(item: Item, dialect: str) -> bool:
     if item.get("tool_calls") or item["role"] == "tool":
         return True
     content, kept = item.get("content"), item.get("verbatim")
-    if not content or (kept and kept.get("format") == dialect):
-        return bool(content)
+    if kept and kept.get("format") == dialect:
+        return bool(content) or _says_more(kept["message"], dialect)
+    if not content:
+        return False
     return bool(anthropic_content(content) if dialect == "anthropic" else parts_of(content))
+
+
+def _says_more(message: dict[str, Any], dialect: str) -> bool:
+    """Whether a vendor's own message has more than text and thoughts: an image, say, or the call of a hosted tool."""
+    if dialect == "openai":
+        return bool(message.get("audio"))
+    if dialect == "openai-responses":
+        return any(part.get("type", "message") not in ("message", "reasoning") for part in _output(message))
+    spoken = [part for part in message.get("parts") or () if isinstance(part, dict) and not part.get("thought")]
+    return any(value for part in spoken for name, value in part.items() if name not in _NO_WORDS)
+
+
+_NO_WORDS = ("text", "thought", "thought_signature", "thoughtSignature")
 
 
 def _messages(
@@ -103,15 +129,25 @@ def _messages(
 
 
 def _still_together(group: list[Item], message: object, dialect: str) -> bool:
+    return _became(group, message, dialect, former=False) or _became(group, message, dialect, former=True)
+
+
+def _became(group: list[Item], message: object, dialect: str, *, former: bool) -> bool:
     try:
-        made = to_items(message, dialect)
+        made = to_items(message, dialect, former=former)
     except InvalidInput:
         return False
     return [without_verbatim(item) for item in group] == [without_verbatim(item) for item in made]
 
 
 def _openai(items: list[Item]) -> list[dict[str, Any]]:
-    return [message for message, _kept in _messages(items, "openai", _openai_message)]
+    return [_with_audio(message) for message, _kept in _messages(items, "openai", _openai_message)]
+
+
+def _with_audio(message: dict[str, Any]) -> dict[str, Any]:
+    """An answer that was spoken goes back by its id: the API takes no more of it than that."""
+    audio = message.get("audio")
+    return {**message, "audio": {"id": audio["id"]}} if isinstance(audio, dict) and audio.get("id") else message
 
 
 def _openai_message(item: Item) -> dict[str, Any]:
@@ -136,36 +172,123 @@ def _texts(content: object) -> Any:
 
 
 def _json(call: ToolCall) -> str:
-    arguments: Json = call.get("arguments", {})
+    arguments = _arguments(call)
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
+def _arguments(call: ToolCall) -> Json:
+    """The arguments of a call; a model that needs none may write nothing, or null."""
+    arguments = call.get("arguments")
+    return {} if arguments is None or (isinstance(arguments, str) and not arguments.strip()) else arguments
+
+
 def _responses(items: list[Item]) -> list[dict[str, Any]]:
+    groups = [
+        (_output(message), None if kept else message.get("result"))
+        for message, kept in _messages(items, "openai-responses", _responses_message)
+    ]
     made: list[dict[str, Any]] = []
-    for message, kept in _messages(items, "openai-responses", _responses_message):
-        made += (message["output"] if "output" in message and "type" not in message else [message]) if kept else [
-            part for part in message["output"] if part
-        ]  # fmt: skip
-    return _with_custom_results(made)
+    kinds: dict[str, str] = {}
+    """Which kind of call has an id; "" if the call is not sent."""
+    asked: set[str] = set()
+    for number, (parts, result) in enumerate(groups):
+        if result is None:
+            made += _answered(groups, number, kinds, asked)
+        elif kinds.get(result["call"]) != "":
+            made.append(_result_of(kinds.get(result["call"]), parts[0], failed=result.get("error", False)))
+    return made
 
 
-def _with_custom_results(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The result of a custom tool's call has a type of its own, as the call has."""
-    custom: dict[str, bool] = {}
-    parts = []
-    for part in made:
+def _output(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts of a response; one part may be a message by itself."""
+    return message["output"] if isinstance(message.get("output"), list) and "type" not in message else [message]
+
+
+_Group = tuple[list[dict[str, Any]], "Item | None"]
+"""Parts of a response; and a tool's result, if they were made of one."""
+
+
+def _answered(groups: list[_Group], number: int, kinds: dict[str, str], asked: set[str]) -> list[dict[str, Any]]:
+    """Parts without calls that have no result: the API refuses those, and thoughts before a part that is missing."""
+    parts, _result = groups[number]
+    made: list[dict[str, Any]] = []
+    without: list[dict[str, Any]] = []
+    for part in parts:
         kind, id_ = part.get("type"), part.get("call_id", "")
-        if kind in ("function_call", "custom_tool_call"):
-            custom[id_] = kind == "custom_tool_call"
-        wrong = kind == "function_call_output" and custom.get(id_, False)
-        parts.append({**part, "type": "custom_tool_call_output"} if wrong else part)
-    return parts
+        sent: dict[str, Any] | None = part
+        if kind in ("function_call", "custom_tool_call", *OWN_CALLS):
+            kinds[id_] = str(kind)
+        if kind in OWN_CALLS:
+            answer = _answer_to(id_, groups, number)
+            if kind == "computer_call" and answer != _OWN:
+                kinds[id_] = "function_call" if answer == _TEXT else ""
+                sent = _as_function_call(part) if answer == _TEXT else None
+            elif not answer:
+                without.append(_result_of(str(kind), {"call_id": id_, "output": _NO_RESULT}, failed=True))
+        elif kind == "mcp_approval_request":
+            asked.add(part.get("id", ""))
+            later = (one for group, _result in islice(groups, number, None) for one in group)
+            if not any(one.get("approval_request_id") == part.get("id") for one in later):
+                sent = {"type": "message", "role": "assistant", "content": told_of(part)}
+        elif kind == "mcp_approval_response" and part.get("approval_request_id") not in asked:
+            sent = {"type": "message", "role": "user", "content": told_of(part)}
+        elif kind == "function_call_output":
+            sent = _result_of(kinds.get(id_), part, failed=False)
+        if sent is not part:
+            while made and made[-1].get("type") == "reasoning" and kind != "function_call_output":
+                made.pop()
+        made += [sent] if sent else []
+    return made + without
+
+
+_NO_RESULT = "[no result on record: it may have started; its outcome is unknown]"
+
+
+_OWN, _TEXT, _SYNTHESISED = "own", "text", "synthesised"
+
+
+def _answer_to(id_: str, groups: list[_Group], number: int) -> str:
+    """What answers a call of one of OpenAI's own tools: a part of its own type, a result in text, or nothing."""
+    for group, result in islice(groups, number, None):
+        if result is not None and result["call"] == id_:
+            return _SYNTHESISED if result.get("synthesised") else _TEXT
+        if any(part.get("type") in OWN_RESULTS and id_ in (part.get("call_id"), part.get("id")) for part in group):
+            return _OWN
+        if any(part.get("type") == "function_call_output" and part.get("call_id") == id_ for part in group):
+            return _TEXT
+    return ""
+
+
+def _as_function_call(part: dict[str, Any]) -> dict[str, Any]:
+    """A call whose result is text, which has no place in the result of its own type."""
+    (item,) = to_items(part, "openai-responses")
+    made: dict[str, Any] = _responses_message({"role": "assistant", "tool_calls": item["tool_calls"]})["output"][0]
+    return made
+
+
+def _result_of(kind: str | None, part: dict[str, Any], *, failed: bool) -> dict[str, Any]:
+    """A result in the type that belongs to the kind of its call."""
+    call, text = part.get("call_id"), text_of(part.get("output"))
+    if kind == "custom_tool_call":
+        return {**part, "type": "custom_tool_call_output"}
+    if kind == "shell_call":
+        said = {"stdout": "", "stderr": text} if failed else {"stdout": text, "stderr": ""}
+        outcome = {"type": "exit", "exit_code": int(failed)}
+        return {"type": "shell_call_output", "call_id": call, "output": [{**said, "outcome": outcome}]}
+    if kind == "local_shell_call":  # its SDK names the call `id`, its documentation `call_id`
+        return {"type": "local_shell_call_output", "id": call, "call_id": call, "output": text}
+    if kind == "apply_patch_call":
+        status = "failed" if failed else "completed"
+        return {"type": "apply_patch_call_output", "call_id": call, "status": status, "output": text}
+    return part
 
 
 def _responses_message(item: Item) -> dict[str, Any]:
     if item["role"] == "tool":
-        result = {"type": "function_call_output", "call_id": item["call"], "output": text_of(item.get("content"))}
-        return {"output": [result]}
+        content = item.get("content")
+        shows = isinstance(content, list) and any(isinstance(part, dict) and is_image(part) for part in content)
+        said = responses_content(content, "tool") if shows else text_of(content)
+        return {"output": [{"type": "function_call_output", "call_id": item["call"], "output": said}], "result": item}
     calls = item.get("tool_calls") or ()
     parts: list[dict[str, Any]] = []
     if item.get("content") or not calls:
@@ -179,7 +302,58 @@ def _responses_message(item: Item) -> dict[str, Any]:
 
 
 def _anthropic(items: list[Item]) -> list[dict[str, Any]]:
-    return _merge(_messages(items, "anthropic", _anthropic_message))
+    return _merge(_accepted(_messages(items, "anthropic", _anthropic_message)))
+
+
+def _accepted(messages: list[tuple[dict[str, Any], bool]]) -> list[tuple[dict[str, Any], bool]]:
+    """Messages without what Anthropic refuses: empty text, and calls of its own tools without their results.
+
+    Such a call stays while its step is open: its result is yet to come, and a program that it runs may call tools.
+    """
+    blocks = [_dicts(message["content"]) for message, _kept in messages]
+    every = [part for group in blocks for part in group]
+    known = {part.get("tool_use_id") for part in every} & {part.get("id") for part in every if is_open_call(part)}
+    roles = [_speaker(message) for message, _kept in messages]
+    asked = max((number for number, role in enumerate(roles) if role == "user"), default=-1)
+    last = max((number for number, role in enumerate(roles) if role == "assistant"), default=-1)
+    programs = {_caller(part) for part in every} - {None}
+    made = []
+    for number, (message, kept) in enumerate(messages):
+        content = message["content"]
+        if isinstance(content, list) and content:
+            pending = programs | {part.get("id") for part in blocks[number] if number == last}
+            content = [part for part in content if _fits(part, known, pending if number > asked else set())]
+            if not content:
+                continue
+        made.append(({"role": message["role"], "content": content}, kept))
+    return made
+
+
+def _fits(part: Any, known: set[Any], pending: set[Any]) -> bool:
+    """Whether Anthropic takes a block; `known` are its own tools' calls with results, `pending` may be without one."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "text":
+        return bool(str(part.get("text") or "").strip())
+    if kind is not None and is_open_call(part):
+        return part.get("id") in known or part.get("id") in pending
+    return not str(kind).endswith("_tool_result") or part.get("tool_use_id") in known
+
+
+def _caller(part: dict[str, Any]) -> Any:
+    """The call of a program that made this call."""
+    caller = part.get("caller")
+    return caller.get("tool_id") if isinstance(caller, dict) else None
+
+
+def _speaker(message: dict[str, Any]) -> str:
+    """Who speaks in a message: assistant, user, or tools, whose results a message of the user's carries."""
+    blocks = _dicts(message["content"])
+    is_result = bool(blocks) and all(part.get("type") == "tool_result" for part in blocks)
+    return "tool" if is_result else str(message["role"])
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _anthropic_message(item: Item) -> dict[str, Any]:
@@ -199,7 +373,7 @@ def _anthropic_message(item: Item) -> dict[str, Any]:
 
 
 def _object(call: ToolCall) -> dict[str, Any]:
-    arguments = call.get("arguments")
+    arguments = _arguments(call)
     return arguments if isinstance(arguments, dict) else {"arguments": arguments}
 
 
@@ -286,7 +460,7 @@ def _with_bytes(message: dict[str, Any]) -> dict[str, Any]:
 
 def _bytes(text: str) -> bytes:
     try:
-        return a2b_base64(text.translate({ord("-"): "+", ord("_"): "/"}))
+        return a2b_base64(plain_base64(text))
     except (Error, ValueError):
         return text.encode()
 

@@ -90,6 +90,14 @@ def is_image(part: dict[str, Any]) -> bool:
     return _image(part) is not None or _is_stored_image(part)
 
 
+def is_media(part: dict[str, Any]) -> bool:
+    """Whether a part of a vendor's message is an image, a file or sound as data: no text that a model reads."""
+    kind = part.get("type")
+    made = kind == "image_generation_call" or (kind == "computer_screenshot" and "image_url" in part)
+    spoken = "transcript" in part and "expires_at" in part  # an answer of OpenAI's, as sound
+    return made or spoken or is_image(part)
+
+
 def _is_stored_image(part: dict[str, Any]) -> bool:
     """Whether a part names an image that its vendor stores."""
     source = part.get("source") if part.get("type") == "image" else part if part.get("type") == "input_image" else None
@@ -112,8 +120,13 @@ def _image(part: dict[str, Any]) -> Part | None:
     inline = part.get("inline_data") or part.get("inlineData")
     if isinstance(inline, dict):
         media_type = inline.get("mime_type") or inline.get("mimeType")
-        return Part(media_type=str(media_type), data=str(inline.get("data")))
+        return Part(media_type=str(media_type), data=plain_base64(str(inline.get("data"))))
     return None
+
+
+def plain_base64(text: str) -> str:
+    """Base64 in its usual letters: Gemini's SDK writes those for URLs, which others refuse."""
+    return text.translate({ord("-"): "+", ord("_"): "/"})
 
 
 def _at(url: object) -> Part | None:
