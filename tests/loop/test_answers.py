@@ -45,7 +45,7 @@ def accepted(made: Any, format: str) -> Any:
 
 
 def test_a_paused_answer_is_sent_back_and_goes_on(session):
-    """An answer that stops with `pause_turn` is not the last word: it goes back as it is, and the loop goes on."""
+    """An answer that stops with `pause_turn` is not the last word: it goes back as it is, and the loop continues."""
     with session.turn() as turn:
         turn.user("search")
         assert turn.reply(claude(SEARCH, stop="pause_turn")) == []

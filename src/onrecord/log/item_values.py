@@ -59,7 +59,7 @@ class Item(TypedDict):
     summary: NotRequired[bool]
     """Whether it is a vendor's summary of the conversation so far."""
     paused: NotRequired[bool]
-    """Whether the model stopped in the middle of this answer, and goes on when it gets it back."""
+    """Whether the model stopped in the middle of this answer, and continues when it gets it back."""
     synthesised: NotRequired[bool]
     """Whether onrecord made this result for a call that has none on record."""
     verbatim: NotRequired[Verbatim]

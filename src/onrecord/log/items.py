@@ -211,7 +211,7 @@ def _dicts(value: object) -> list[Unchecked]:
 
 
 def is_paused(item: Item) -> bool:
-    """Whether the model stopped in the middle of this answer, and goes on when it gets it back."""
+    """Whether the model stopped in the middle of this answer, and continues when it gets it back."""
     if item.get("paused"):
         return True
     parts = _dicts(item.get("content"))

@@ -18,7 +18,7 @@ Unchecked = dict[str, Any]
 _PARSED = ("parsed", "parsed_arguments")
 """Where OpenAI's SDK puts what its stream and parse helpers parsed."""
 PAUSED = "pause_turn"
-"""Anthropic's reason to stop in the middle of a step: the answer is sent back as it is, and the model goes on."""
+"""Anthropic's reason to stop in the middle of a step: the answer is sent back as it is, and the model continues."""
 IMAGE = "[image]"
 """An image that a model made, as text: no vendor takes images from another one's model."""
 ID_LIMIT = 40
