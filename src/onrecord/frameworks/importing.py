@@ -123,7 +123,8 @@ def _statements() -> dict[str, str]:
 
 
 def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Iterator[Imported]:
-    from onrecord.frameworks.langgraph import ONCE_KEY, OnrecordSaver
+    from onrecord.frameworks.langgraph import OnrecordSaver
+    from onrecord.frameworks.langgraph_arguments import ONCE_KEY
 
     with required("langgraph", "langgraph langchain_core", "1.2"):
         from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
