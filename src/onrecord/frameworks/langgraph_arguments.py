@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 RUN_KEY = "__onrecord_run"
 ONCE_KEY = "__onrecord_once"
 """In the config of an import: the id of the checkpoint, which is refused if another import was quicker."""
+FILE_KEY = "__onrecord_file"
+"""In the config of an import: the checkpoints of the file, one of which must be the newest of the thread."""
 _PREGEL = "__pregel_"
 _RUNTIME = "__pregel_runtime"
 

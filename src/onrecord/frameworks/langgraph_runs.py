@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord import machine
 from onrecord.errors import Conflict, InvalidInput, LogMoved
 from onrecord.frameworks.conversation import QUEUE
-from onrecord.frameworks.langgraph_arguments import ONCE_KEY, is_of_graph, name_of, runtime_of
+from onrecord.frameworks.langgraph_arguments import FILE_KEY, ONCE_KEY, is_of_graph, name_of, runtime_of
 from onrecord.frameworks.langgraph_threads import id_of
 
 if TYPE_CHECKING:
@@ -101,10 +101,12 @@ class Runs:
         """Refuse a run that was left or overtaken: it continues the newest checkpoint, or once the one it named."""
         if ONCE_KEY in conf and (ns, conf[ONCE_KEY]) in thread.nodes:
             raise Conflict(f"checkpoint {conf[ONCE_KEY]!r:.80} of thread {thread.id!r:.80} is on record already")
+        head = thread.head(ns)
+        if FILE_KEY in conf and not ns and head is not None and head not in conf[FILE_KEY]:
+            self._refuse(f"thread {thread.id!r:.80} was continued by runs that its file does not have", thread, "")
         run = self.find(conf)
         if id(runtime_of(conf)) in self._over and thread.id == id_of(conf["thread_id"]):  # and not in its fork
             self._refuse(f"this run of thread {thread.id!r} was left: its task has begun another one", thread, _LEAVE)
-        head = thread.head(ns)
         if head is None or head == parent:
             return
         if run is None and not is_of_graph(conf):
