@@ -27,6 +27,7 @@ from onrecord.frameworks.langgraph_arguments import (
     check_writes,
     conf_of,
     config_of,
+    first_name_of,
     ids_in,
     is_of_graph,
     name_of,
@@ -166,8 +167,9 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
         with thread.lock:
             thread.catch_up()
-            thread.failed.pop(name_of(conf), None)  # the first run of a thread may have the name of one before it
-            self._runs.forget(conf)
+            name = first_name_of(conf)  # which another run may have had before
+            thread.failed.pop(name, None)
+            self._runs.forget(name)
             wanted = conf.get("checkpoint_id")
             known = thread.checkpoints if wanted or ns else thread.recent()
             id_ = wanted or known.head(ns)

@@ -63,9 +63,14 @@ def runtime_of(conf: dict[str, Any]) -> Any:
 
 
 def name_of(conf: dict[str, Any]) -> str:
-    """The name of a run; the first run of a thread has read nothing that could have brought it one."""
+    """The name of a run."""
+    return conf.get(RUN_KEY) or first_name_of(conf)
+
+
+def first_name_of(conf: dict[str, Any]) -> str:
+    """The name of the first run of a thread, which has read nothing that could have brought it one."""
     runtime = runtime_of(conf)
-    return conf.get(RUN_KEY) or ("" if runtime is None else f"first-{id(runtime)}")
+    return "" if runtime is None else f"first-{id(runtime)}"
 
 
 def check_checkpoint(checkpoint: Any, metadata: Any, versions: Any) -> None:

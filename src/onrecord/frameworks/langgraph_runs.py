@@ -71,10 +71,10 @@ class Runs:
         self._set(name, Run(thread, thread.position, explicit))
         return name
 
-    def forget(self, conf: dict[str, Any]) -> None:
-        """Forget a run that has the name of one that begins now: that of the first run of a thread may come again."""
+    def forget(self, name: str) -> None:
+        """Forget a run; one that begins now has the same name."""
         with self._lock:
-            self._runs.pop(name_of(conf), None)
+            self._runs.pop(name, None)
 
     def find(self, conf: dict[str, Any]) -> Run | None:
         """The run that a config is from."""
