@@ -1,4 +1,4 @@
-"""Google ADK and other writers of the same session: what they said is read, and counted once."""
+"""Google ADK and other writers of the same session: what they said is read, and counted once. ADK's own file is one."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -9,9 +9,11 @@ from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
 from onrecord.frameworks.google_adk import OnrecordSessionService
+from onrecord.frameworks.importing import take_in
 from onrecord.session.session_store import SessionStore
 from tests.frameworks.test_google_adk import ONE, WHO, event, run, service, store, texts
 
@@ -90,3 +92,31 @@ def test_turns_of_others_are_events_where_they_were_said(service, store):
         assert texts(await service.get_session(**ONE)) == [*said, "seven"]
 
     run(story())
+
+
+def test_shared_state_that_was_set_here_stays_when_another_key_changed_in_the_file(service, store, tmp_path):
+    """A repeated import records the keys of an app and a user that changed in the file, and no other ones."""
+    path = str(tmp_path / "own.db")
+
+    async def theirs(**state: Any) -> None:
+        own = SqliteSessionService(path)
+        mine = await own.get_session(**ONE) or await own.create_session(**ONE, state={"user:u": 1, "app:a": 1})
+        await own.append_event(mine, event("theirs", at=mine.last_update_time + 1, **state))
+
+    async def ours(service: OnrecordSessionService) -> None:
+        mine = await service.get_session(**ONE)
+        assert mine is not None
+        state: Any = {"user:u": "ours", "app:a": "ours"}
+        await service.append_event(mine, event("ours", **state))
+
+    run(theirs(k=1))
+    list(take_in(store, "google-adk", path))
+    run(ours(service))
+    for number in (2, 1, 2):  # also a value that the file had before
+        run(theirs(**{"user:v": number, "app:b": number}))
+        assert [one.new for one in take_in(store, "google-adk", path)] == [1]
+        state = run(service.get_session(**ONE)).state
+        assert state == {"k": 1, "user:u": "ours", "app:a": "ours", "user:v": number, "app:b": number}
+    positions = [head.position for head in store.sessions()]
+    assert [one.new for one in take_in(store, "google-adk", path)] == [0]
+    assert [head.position for head in store.sessions()] == positions

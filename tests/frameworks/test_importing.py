@@ -21,6 +21,7 @@ from onrecord.frameworks.importing import take_in
 from onrecord.frameworks.langgraph import OnrecordSaver
 from onrecord.frameworks.openai_agents import OnrecordSession
 from onrecord.frameworks.openai_items import neutral
+from onrecord.surfaces.cli import main
 
 TABLES = """
 CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, parent_checkpoint_id TEXT, type TEXT,
@@ -95,6 +96,108 @@ def test_threads_of_langgraph_are_imported_once_and_continued(store, tmp_path):
     assert store.get("a").head.position == position
     said = talking(OnrecordSaver(store)).invoke({"messages": [HumanMessage("three")]}, at("a"))["messages"]
     assert [one.content for one in said] == ["one", "answer 1", "two", "answer 3", "three", "answer 5"]
+
+
+def said(store: Any, thread: str) -> list[str]:
+    """The newest state of a thread."""
+    return [str(one.content) for one in talking(OnrecordSaver(store)).get_state(at(thread)).values["messages"]]
+
+
+def test_a_thread_that_went_on_here_is_imported_into_a_fork(store, tmp_path):
+    """Its newest state stays ours; the fork follows the file, import after import, until it goes on here as well."""
+    theirs, ours = InMemorySaver(), OnrecordSaver(store)
+
+    def imported() -> Any:
+        filled(tmp_path / "own.db", theirs)
+        return [tuple(one) for one in take_in(store, "langgraph", str(tmp_path / "own.db"))]
+
+    def say(saver: Any, text: str, thread: str = "a") -> None:
+        talking(saver).invoke({"messages": [HumanMessage(text)]}, at(thread))
+
+    say(theirs, "one")
+    say(theirs, "other", "b")
+    imported()
+    say(ours, "ours")
+    assert imported() == [("a", "a", 0, 3, None), ("b", "b", 0, 3, None)]
+    say(theirs, "theirs")
+    say(theirs, "other again", "b")
+    assert imported() == [("a", "a-import-1", 3, 3, "a"), ("b", "b", 3, 3, None)]
+    assert said(store, "a") == ["one", "answer 1", "ours", "answer 3"]
+    assert said(store, "a-import-1") == ["one", "answer 1", "theirs", "answer 3"]
+    say(theirs, "more")
+    assert imported()[0] == ("a", "a-import-1", 3, 6, "a")
+    assert imported()[0] == ("a", "a-import-1", 0, 9, "a")
+    say(ours, "in the fork", "a-import-1")
+    say(theirs, "even more")
+    assert imported()[0] == ("a", "a-import-2", 3, 9, "a")
+    assert said(store, "a") == ["one", "answer 1", "ours", "answer 3"]
+    assert said(store, "a-import-1")[-2:] == ["in the fork", "answer 7"]
+    assert said(store, "a-import-2") == [*said(store, "a-import-1")[:6], "even more", "answer 7"]
+    for one in theirs.list(at("a")):
+        conf = one.config["configurable"] | {"thread_id": "a-import-2"}
+        same: Any = ours.get_tuple({"configurable": conf})
+        assert same.checkpoint["channel_values"] == one.checkpoint["channel_values"]
+        assert [w[1:] for w in same.pending_writes or ()] == [w[1:] for w in one.pending_writes or ()]
+
+
+def test_a_thread_that_goes_on_here_during_an_import_is_imported_into_a_fork(store, tmp_path):
+    """A run between two checkpoints of an import stays the newest of its thread; the rest of the file is in the fork."""
+    theirs = InMemorySaver()
+    for text in ("one", "two"):
+        talking(theirs).invoke({"messages": [HumanMessage(text)]}, at("a"))
+    filled(tmp_path / "own.db", theirs)
+
+    def meanwhile(done: int, _total: int) -> None:
+        if done == 3:
+            talking(OnrecordSaver(store)).invoke({"messages": [HumanMessage("ours")]}, at("a"))
+
+    (done,) = take_in(store, "langgraph", str(tmp_path / "own.db"), progress=meanwhile)
+    assert (done.session, done.new, done.there, done.fork_of) == ("a-import-1", 6, 0, "a")
+    assert said(store, "a") == ["one", "answer 1", "ours", "answer 3"]
+    assert said(store, "a-import-1") == ["one", "answer 1", "two", "answer 3"]
+
+
+def test_a_thread_of_a_file_that_begins_anew_is_imported_into_a_fork(store, tmp_path):
+    """A thread of the same name that has no checkpoint in common is not mixed with the one on record."""
+    talking(OnrecordSaver(store)).invoke({"messages": [HumanMessage("ours")]}, at("a"))
+    theirs = InMemorySaver()
+    talking(theirs).invoke({"messages": [HumanMessage("theirs")]}, at("a"))
+    filled(tmp_path / "own.db", theirs)
+    (done,) = take_in(store, "langgraph", str(tmp_path / "own.db"))
+    assert (done.session, done.new, done.there, done.fork_of) == ("a-import-1", 3, 0, "a")
+    assert (said(store, "a"), said(store, "a-import-1")) == (["ours", "answer 1"], ["theirs", "answer 1"])
+
+
+def test_a_file_that_lost_old_checkpoints_is_imported_into_the_same_thread(store, tmp_path):
+    """What the file no longer has is on record; what continues it is no fork."""
+    theirs = InMemorySaver()
+    talking(theirs).invoke({"messages": [HumanMessage("one")]}, at("a"))
+    filled(tmp_path / "own.db", theirs)
+    list(take_in(store, "langgraph", str(tmp_path / "own.db")))
+    old = [one.config["configurable"]["checkpoint_id"] for one in theirs.list(at("a"))]
+    talking(theirs).invoke({"messages": [HumanMessage("two")]}, at("a"))
+    filled(tmp_path / "own.db", theirs)
+    with sqlite3.connect(tmp_path / "own.db") as database:
+        database.executemany("DELETE FROM checkpoints WHERE checkpoint_id = ?", [(one,) for one in old])
+    database.close()
+    (done,) = take_in(store, "langgraph", str(tmp_path / "own.db"))
+    assert (done.session, done.new, done.there, done.fork_of) == ("a", 3, 0, None)
+    assert said(store, "a") == ["one", "answer 1", "two", "answer 3"]
+
+
+def test_the_command_says_that_it_imported_into_a_fork(store, tmp_path, monkeypatch, capsys):
+    """`onrecord import langgraph FILE` names the fork and the session that went on."""
+    monkeypatch.setenv("ONRECORD_STORE", f"sqlite:///{tmp_path}/x.db")
+    monkeypatch.setenv("ONRECORD_PROJECT", "p")
+    talking(OnrecordSaver(store)).invoke({"messages": [HumanMessage("ours")]}, at("a"))
+    theirs = InMemorySaver()
+    talking(theirs).invoke({"messages": [HumanMessage("theirs")]}, at("a"))
+    filled(tmp_path / "own.db", theirs)
+    assert main.main(["import", "langgraph", str(tmp_path / "own.db")]) == 0
+    assert capsys.readouterr().out == (
+        "imported: a-import-1, 3 new checkpoints\n"
+        "  a fork of a: that went on here since it was imported, and in the file as well\n"
+    )
 
 
 def test_two_imports_at_once_keep_each_checkpoint_once_and_in_order(store, tmp_path):

@@ -37,6 +37,25 @@ def test_a_run_does_not_fail_with_the_error_of_the_one_before(store):
         graph.invoke({"messages": [HumanMessage(f"again {number}")]}, at())
 
 
+@pytest.mark.parametrize("thread", ["t", "empty"])
+def test_a_run_from_an_unknown_checkpoint_is_refused_as_that(store, thread):
+    """The error names the checkpoint and how to list those that there are; nothing is kept, and reading is empty."""
+    saver = OnrecordSaver(store)
+    graph = talk(saver)
+    graph.invoke({"messages": [HumanMessage("one")]}, at())
+    unknown: Any = {"configurable": {"thread_id": thread, "checkpoint_id": "nope"}}
+    before = store.get("t").head.position
+    words = rf"thread '{thread}' has no checkpoint 'nope' \[invalid_input\].*get_state_history\(config\)` lists them"
+    with pytest.raises(InvalidUpdateError, match=words):
+        graph.invoke({"messages": [HumanMessage("two")]}, unknown)
+    with pytest.raises(InvalidUpdateError, match=words):
+        asyncio.run(graph.ainvoke({"messages": [HumanMessage("two")]}, unknown))
+    assert graph.get_state(unknown).values == {}
+    assert store.get("t").head.position == before
+    assert store.named("empty") is None
+    graph.invoke({"messages": [HumanMessage("two")]}, at())
+
+
 def test_what_is_no_checkpoint_and_no_write_is_refused_and_the_thread_stays_readable(store):
     """Names that are no text, parts that are no dict, one id in place of a list: LangGraph's error, nothing is kept."""
     saver = OnrecordSaver(store)

@@ -1,6 +1,8 @@
 """LangGraph's long-term memory on our log."""
 
 import asyncio
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -47,6 +49,55 @@ def test_the_long_term_memory_is_a_fold_of_facts(store):
     assert len(facts) == 5
     with pytest.raises(InvalidUpdateError, match=r"a filter cannot use '\$in'.*\$eq"):
         memory.search(("users",), filter={"n": {"$in": [1]}})
+
+
+DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({"$gt": "2026-02"}, ["text"]),
+        ({"$lte": "2026-03-01"}, ["text"]),
+        ({"$gt": "b"}, []),
+        ({"$gt": 4}, ["decimal", "int"]),
+        ({"$gte": 5, "$lt": 5.25}, ["int"]),
+        ({"$gt": "4"}, []),
+        ({"$lt": float("inf")}, ["decimal", "int"]),
+        ({"$gt": float("nan")}, []),
+        ({"$gt": DAY - timedelta(1)}, ["datetime"]),
+        ({"$gt": DAY.replace(tzinfo=None)}, []),
+        ({"$gte": date(2026, 3, 1)}, ["date"]),
+        ({"$eq": DAY}, ["datetime"]),
+        (DAY, ["datetime"]),
+        ({"$ne": "2026-03-01"}, ["date", "datetime", "decimal", "int", "list", "none", "without"]),
+    ],
+)
+def test_a_filter_compares_what_is_of_one_kind(wanted, found):
+    """Texts with texts, numbers with numbers, times with times; a value of another kind is not found, and no error."""
+    values = {
+        "text": "2026-03-01", "int": 5, "decimal": Decimal("5.5"), "datetime": DAY, "date": DAY.date(), "list": [5],
+        "none": None,
+    }  # fmt: skip
+    with onrecord.connect("memory:") as store:
+        memory = OnrecordStore(store)
+        for name, value in values.items():
+            memory.put(("n",), name, {"v": value})
+        memory.put(("n",), "without", {"other": 5})
+        assert sorted(one.key for one in memory.search(("n",), filter={"v": wanted})) == found
+
+
+@pytest.mark.parametrize("name", ["$gt", "$gte", "$lt", "$lte"])
+@pytest.mark.parametrize("operand", [[1], {"a": 1}, None, (1,)])
+def test_a_filter_that_compares_with_what_has_no_order_is_refused(name, operand):
+    """A list, a dict or None is LangGraph's error, also if no value is there, and inside of nested fields."""
+    with onrecord.connect("memory:") as store:
+        memory = OnrecordStore(store)
+        for wanted in ({"v": {name: operand}}, {"v": {"w": {name: operand}}}):
+            with pytest.raises(
+                InvalidUpdateError, match=rf"cannot compare by \{name} with .*a number, a text or a time"
+            ):
+                memory.search((), filter=wanted)
 
 
 def test_values_of_the_memory_expire(store):

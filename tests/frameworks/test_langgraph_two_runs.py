@@ -1,11 +1,14 @@
 """Two runs of one thread of LangGraph in one process: what befalls one of them is no concern of the other."""
 
+import asyncio
+import operator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.errors import InvalidUpdateError
+from langgraph.graph import START, StateGraph
 
 import onrecord
 from onrecord.frameworks.langgraph import OnrecordSaver
@@ -93,3 +96,85 @@ def test_writes_of_a_run_that_is_moved_go_to_its_fork(store):
     found = saver.get_tuple({"configurable": {"thread_id": fork, "checkpoint_ns": ""}})
     assert found is not None
     assert (found.checkpoint["id"], found.pending_writes) == ("b1", [("task", "n", 5)])
+
+
+class Spoken(TypedDict):
+    """What was said."""
+
+    said: Annotated[list[str], operator.add]
+
+
+def two_steps(saver: OnrecordSaver) -> Any:
+    async def first(state: Spoken) -> Any:
+        return {"said": ["a"]}
+
+    async def second(state: Spoken) -> Any:
+        await asyncio.sleep(0.05)
+        return {"said": ["b"]}
+
+    builder = StateGraph(Spoken)
+    builder.add_node("first", first)
+    builder.add_node("second", second)
+    builder.add_edge(START, "first")
+    builder.add_edge("first", "second")
+    return builder.compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize("policy", ["refuse", "fork", "queue"])
+def test_a_run_after_a_stream_that_was_left_works(tmp_path, policy):
+    """Leaving the loop of a stream, on a new thread and later: the next run is neither refused nor moved."""
+
+    async def main(saver: OnrecordSaver) -> None:
+        for number in range(10):
+            async for _part in two_steps(saver).astream({"said": [f"left {number}"]}, THREAD):
+                break
+            state = await two_steps(saver).ainvoke({"said": [f"next {number}"]}, THREAD)
+            assert state["said"][-3:] == [f"next {number}", "a", "b"]
+        said = (await two_steps(saver).aget_state(THREAD)).values["said"]
+        assert [one for one in said if one.startswith("next")] == [f"next {number}" for number in range(10)]
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as kept:
+        asyncio.run(main(OnrecordSaver(kept, on_conflict=policy)))
+
+
+def of_run(runtime: object, thread: str = "t", **more: Any) -> Any:
+    """What LangGraph passes when a run reads and writes; each run has a runtime of its own."""
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": "", "__pregel_runtime": runtime, **more}}
+
+
+def test_what_a_run_that_was_left_saves_later_is_refused_with_a_hint(store):
+    """Only of a run whose task has begun another one; the error says how to leave a stream."""
+    saver = OnrecordSaver(store)
+    left, other, new = object(), object(), object()
+
+    async def main() -> None:
+        await saver.aget_tuple(of_run(left))
+        await saver.aget_tuple(of_run(new))
+        with pytest.raises(InvalidUpdateError, match=r"was left.*`async with contextlib.aclosing\(graph.astream"):
+            await saver.aput(of_run(left), checkpoint("a", 1), {"step": -1}, {"n": 1})
+        await asyncio.create_task(saver.aget_tuple(of_run(other)))
+        await saver.aput(of_run(new), checkpoint("b", 2), {"step": -1}, {"n": 2})
+        await saver.aput_writes(of_run(new, checkpoint_id="b"), [("n", 3)], "task")
+        with pytest.raises(InvalidUpdateError, match="another run continued"):
+            await saver.aput(of_run(other), checkpoint("c", 3), {"step": -1}, {"n": 3})
+
+    asyncio.run(main())
+    assert [kept.checkpoint["id"] for kept in saver.list(THREAD)] == ["b"]
+
+
+def test_the_first_run_of_a_thread_that_is_moved_takes_no_other_thread_along(store):
+    """Two first runs of one thread with the policy `fork`: the first run of another thread is in that thread."""
+    saver = OnrecordSaver(store, on_conflict="fork")
+    one, other, third = object(), object(), object()
+    for runtime in (one, other):
+        saver.get_tuple(of_run(runtime))
+    saver.put(of_run(one), checkpoint("a", 1), {"step": -1}, {"n": 1})
+    saver.put(of_run(other), checkpoint("b", 2), {"step": -1}, {"n": 2})
+    saver.get_tuple(of_run(third, "x"))
+    saver.put(of_run(third, "x"), checkpoint("c", 3), {"step": -1}, {"n": 3})
+    (fork,) = saver.forks
+    kept = {
+        name: [found.checkpoint["id"] for found in saver.list({"configurable": {"thread_id": name}})]
+        for name in ("t", "x", fork)
+    }
+    assert kept == {"t": ["a"], "x": ["c"], fork: ["b"]}

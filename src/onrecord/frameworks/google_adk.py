@@ -72,6 +72,8 @@ SESSIONS_KEPT = 256
 """How many sessions a service keeps folded in memory."""
 LISTED = "google-adk.2"
 """The name under which what a list shows of a session is kept."""
+IMPORTS = "adk/import/"
+"""How the ids of events begin that have shared state of ADK's own file."""
 
 
 class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK has an environment of its own
@@ -311,13 +313,22 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
     # What another store of ADK kept
 
     def import_shared(self, app_name: str, user_id: str | None, state: dict[str, Any]) -> None:
-        """Record the state that sessions of an app or a user share; once."""
-        if not state:
-            return
+        """Record the state that sessions of an app or a user share; again only what changed where it comes from."""
         shared = self._shared(app_name, user_id)
+        before: dict[str, Any] = {}
+        earlier: list[str] = []
+        if shared.located() is not None:
+            for event in shared.session.events():
+                if event.id.startswith(IMPORTS) and isinstance(event.data, dict):
+                    before.update(event.data.get("state") or {})
+                    earlier.append(event.id)
+        id_ = IMPORTS + sha256(json.dumps([app_name, user_id, state]).encode()).hexdigest()
+        changed = {name: one for name, one in state.items() if name not in before or before[name] != one}
+        if not changed or (earlier and earlier[-1].startswith(id_)):
+            return  # what was set here since stays
+        id_ += f"/{len(earlier)}" if earlier else ""  # a state may come again
         session = shared.open()
-        id_ = f"adk/import/{sha256(json.dumps([app_name, user_id, state]).encode()).hexdigest()}"
-        session.log.append(shared.draft("payload.kept", {"vendor": FRAMEWORK, "state": state}, id=id_))
+        session.log.append(shared.draft("payload.kept", {"vendor": FRAMEWORK, "state": changed}, id=id_))
 
     def import_session(self, kept: Kept, state: dict[str, Any]) -> None:
         """Record that there is a session, unless it is on record."""

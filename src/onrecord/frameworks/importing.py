@@ -3,22 +3,24 @@
     for one in take_in(store, "langgraph", "sqlite:///checkpoints.db"): ...
 
 Nothing is imported twice: what is on record already is left out, so an import may be repeated, also while the framework
-still writes to its file. The file is opened for reading only. Values of LangGraph are read as data: a class that is
-named in stored bytes is neither imported nor called, and its value arrives as its plain fields.
+still writes to its file. Events and items that are new come behind those on record; new checkpoints of a thread that
+our runs have continued go to a fork of it. The file is opened for reading only. Values of LangGraph are read as data: a
+class that is named in stored bytes is neither imported nor called, and its value arrives as its plain fields.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote, unquote
 
-from onrecord.errors import Conflict, InvalidInput, OnrecordError
-from onrecord.frameworks.conversation import Conversation, row, session_name
+from onrecord.errors import Conflict, InvalidInput, LogMoved, NameTaken, OnrecordError
+from onrecord.frameworks.conversation import FORKS_LIMIT, Conversation, row
+from onrecord.frameworks.langgraph_arguments import FILE_KEY, ONCE_KEY
 from onrecord.frameworks.openai_items import FRAMEWORK, neutral
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.writing import as_line
@@ -26,6 +28,8 @@ from onrecord.frameworks.writing import as_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from onrecord.frameworks.langgraph import OnrecordSaver
+    from onrecord.frameworks.langgraph_threads import Thread
     from onrecord.log.events import Draft
     from onrecord.session.session_store import SessionStore
 
@@ -52,6 +56,9 @@ class Imported(NamedTuple):
     """How many checkpoints, events or items were new."""
     there: int
     """How many were on record already."""
+    fork_of: str | None = None
+    """The session that the conversation was imported into before, if our own runs continued it there: what is new of
+    the file is in a fork of it."""
 
 
 def take_in(
@@ -123,7 +130,7 @@ def _statements() -> dict[str, str]:
 
 
 def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Iterator[Imported]:
-    from onrecord.frameworks.langgraph import ONCE_KEY, OnrecordSaver
+    from onrecord.frameworks.langgraph import OnrecordSaver
 
     with required("langgraph", "langgraph langchain_core", "1.2"):
         from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -132,38 +139,119 @@ def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable
     read = JsonPlusSerializer(allowed_msgpack_modules=None)  # strict: no class is looked up by a stored name
     cursor = database.execute(_statements()["langgraph_checkpoints"])
     cursor.arraysize = 1
-    done: Imported | None = None
+    into: _Into | None = None
     for rowid, thread_id, ns, id_, parent, kind, blob, about in cursor:
-        if done is None or done.conversation != thread_id:
-            if done is not None:
-                yield done
-            done = Imported(thread_id, session_name(thread_id), 0, 0)
-            saver.thread(thread_id).catch_up()
-            _refuse_other(store, done, bool(saver.thread(thread_id).nodes))
-        known = (ns, id_) in saver.thread(thread_id).nodes
-        if not known:
+        if into is None or into.thread_id != thread_id:
+            if into is not None:
+                yield into.imported()
+            rows = database.execute(_statements()["langgraph_ids"], (thread_id,)).fetchall()
+            into = _Into(saver, thread_id, rows)
+        is_new = (ns, id_) not in into.thread.nodes
+        if is_new:
             if kind != "msgpack":
                 raise InvalidInput(
                     f"checkpoint {rowid} of thread {thread_id!r:.60} is kept as {kind!r:.20}",
                     hint="save the thread once with a newer LangGraph, then import it",
                 )
-            checkpoint: Any = _with_numbers(_dict(_loaded(read, kind, blob)))
-            conf = {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": parent, ONCE_KEY: id_}
-            config: Any = {"configurable": conf}
-            metadata: Any = _dict(_json(about or b"{}"))
-            try:
-                saver.put(config, checkpoint, metadata, checkpoint["channel_versions"])
-            except Conflict:
-                known = True  # another import was quicker
-        _langgraph_writes(database, saver, read, (thread_id, ns, id_))
-        done = done._replace(new=done.new + (not known), there=done.there + known)
+            checkpoint = _with_numbers(_dict(_loaded(read, kind, blob)))
+            is_new = into.put((ns, id_), parent, checkpoint, _dict(_json(about or b"{}")))
+        _langgraph_writes(database, into, read, (thread_id, ns, id_))
+        into.count(is_new)
         tick()
-    if done is not None:
-        yield done
+    if into is not None:
+        yield into.imported()
 
 
-def _langgraph_writes(database: sqlite3.Connection, saver: Any, read: Any, key: tuple[str, str, str]) -> None:
-    """The writes of a checkpoint's tasks; those on record are left out by the saver."""
+class _Into:
+    """Where a thread of a file is imported: into its session, or into a fork of it if that went on by itself.
+
+    A checkpoint that is put last is the newest of its thread. So one that does not continue the newest on record would
+    hide what our runs have added.
+    """
+
+    def __init__(self, saver: OnrecordSaver, thread_id: str, rows: list[tuple[str, str, str | None]]) -> None:
+        self.thread_id = thread_id
+        self._saver = saver
+        self._own = saver.thread(thread_id)
+        self._own.catch_up()
+        self._new, self._there = 0, 0
+        _refuse_other(saver.store, self.imported(self._own), bool(self._own.nodes))
+        self._file = {one for ns, id_, parent in rows if not ns for one in (id_, parent) if one}
+        known = [self._own, *self._forks()]
+        following = next((one for one in known if one.head("") in {None, *self._file}), None)
+        self.thread = following or known[-1]
+        if following is None and any((ns, id_) not in self.thread.nodes for ns, id_, _parent in rows):
+            self.thread = self._fork()
+
+    def _forks(self) -> Iterator[Thread]:
+        """The forks that were made before, by earlier imports."""
+        for name in map(self._name, range(1, FORKS_LIMIT)):
+            if self._saver.store.named(name) is None:
+                return
+            thread = self._saver.thread(name)
+            thread.catch_up()
+            if thread.nodes:
+                yield thread
+
+    def _name(self, number: int) -> str:
+        return f"{self._own.name[: 64 - 12]}-import-{number}"
+
+    def _fork(self) -> Thread:
+        """A fork of the thread as of the last checkpoint that the file has as well."""
+        base = self.thread
+        base.catch_up()
+        common = (node.position for (ns, id_), node in base.nodes.items() if not ns and id_ in self._file)
+        at = max(common, default=1)
+        for name in map(self._name, range(1, FORKS_LIMIT)):
+            if self._saver.store.named(name) is None:
+                with suppress(NameTaken):  # another import was quicker
+                    made = base.session.fork(name, at, agent=base.agent)
+                    break
+        else:
+            raise InvalidInput(f"session {self._own.name!r} has {FORKS_LIMIT:,} forks", hint="rename one of them")
+        vendor = {"vendor": base.framework}
+        made.log.record("payload.kept", vendor | {"thread": name})
+        base.write(lambda: [base.draft("payload.kept", vendor | {"copied_to": name})])
+        fork = self._saver.thread(name)
+        fork.catch_up()
+        return fork
+
+    def put(self, key: tuple[str, str], parent: str | None, checkpoint: dict[str, Any], about: dict[str, Any]) -> bool:
+        """Keep a checkpoint; False if it is on record."""
+        for is_last in (False, True):
+            conf = {"thread_id": self.thread.id, "checkpoint_ns": key[0], "checkpoint_id": parent}
+            config: Any = {"configurable": conf | {ONCE_KEY: key[1], FILE_KEY: self._file}}
+            kept: Any = checkpoint
+            try:
+                self._saver.put(config, kept, cast("Any", about), kept["channel_versions"])
+            except LogMoved:
+                if is_last:
+                    raise
+                self.thread = self._fork()  # a run has continued the thread meanwhile
+            except Conflict:
+                return False  # another import was quicker
+            else:
+                break
+        return True
+
+    def put_writes(self, ns: str, id_: str, writes: list[tuple[str, Any]], task: str, path: str) -> None:
+        """Keep what a task wrote; what is on record is left out by the saver."""
+        conf = {"thread_id": self.thread.id, "checkpoint_ns": ns, "checkpoint_id": id_}
+        self._saver.put_writes({"configurable": conf}, writes, task, path)
+
+    def count(self, is_new: bool) -> None:  # noqa: FBT001  # a fact of one checkpoint
+        """Count a checkpoint."""
+        self._new, self._there = self._new + is_new, self._there + (not is_new)
+
+    def imported(self, thread: Thread | None = None) -> Imported:
+        """What was done."""
+        name = (thread or self.thread).name
+        fork_of = self._own.name if name != self._own.name else None
+        return Imported(self.thread_id, name, self._new, self._there, fork_of)
+
+
+def _langgraph_writes(database: sqlite3.Connection, into: _Into, read: Any, key: tuple[str, str, str]) -> None:
+    """The writes of a checkpoint's tasks."""
     cursor = database.execute(_statements()["langgraph_writes"], key)
     names = [column[0] for column in cursor.description]
     tasks: dict[tuple[str, str], list[tuple[str, Any]]] = {}
@@ -171,9 +259,8 @@ def _langgraph_writes(database: sqlite3.Connection, saver: Any, read: Any, key: 
         one = dict(zip(names, values, strict=True))
         of = tasks.setdefault((one["task_id"], one.get("task_path") or ""), [])
         of.append((one["channel"], _loaded(read, one["type"], one["value"])))
-    config = {"configurable": dict(zip(("thread_id", "checkpoint_ns", "checkpoint_id"), key, strict=True))}
     for (task, path), writes in tasks.items():
-        saver.put_writes(config, writes, task, path)
+        into.put_writes(*key[1:], writes, task, path)
 
 
 def _loaded(read: Any, kind: Any, blob: Any) -> Any:

@@ -9,17 +9,17 @@ running when its process ended does not run again.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from onrecord import machine
 from onrecord.aio import settled
 from onrecord.errors import Conflict, InvalidInput, LogMoved, OnrecordError
-from onrecord.frameworks.conversation import FORK, QUEUE, REFUSE, session_name
+from onrecord.frameworks.conversation import FORK, REFUSE, session_name
 from onrecord.frameworks.langgraph_arguments import (
     RUN_KEY,
     asked_for,
@@ -27,10 +27,13 @@ from onrecord.frameworks.langgraph_arguments import (
     check_writes,
     conf_of,
     config_of,
+    first_name_of,
     ids_in,
     is_of_graph,
+    name_of,
 )
 from onrecord.frameworks.langgraph_puts import FRAMEWORK, Put
+from onrecord.frameworks.langgraph_runs import Runs, check_known
 from onrecord.frameworks.langgraph_threads import Rider, Thread, id_of, newest_first, run_link, sessions_of, threads_of
 from onrecord.frameworks.langgraph_values import Values
 from onrecord.frameworks.leasing import aalone, alone
@@ -70,23 +73,10 @@ Tuples = list[CheckpointTuple]
 
 THREADS_KEPT = 256
 """How many threads a saver keeps folded in memory."""
-RUNS_KEPT = 10_000
-"""How many runs a saver remembers, to know which head each of them continues."""
 PUT_SECONDS = 0.2
 """How long the writes of a task wait for the checkpoint they belong to, which LangGraph saves in the background."""
 FORK_SECONDS = 0.001
 """How often they look whether their run was moved to a fork, if it was overtaken."""
-ONCE_KEY = "__onrecord_once"
-"""In the config of an import: the id of the checkpoint, which is refused if another import was quicker."""
-_HINTS = {QUEUE: "run it inside of `with saver.alone(thread_id)`, which waits for the other run"}
-
-
-class Run(NamedTuple):
-    """What one run has read: the thread, and a checkpoint that it may continue although it is not the newest."""
-
-    thread: Thread
-    position: int
-    explicit: str | None
 
 
 class OnrecordSaver(BaseCheckpointSaver[int]):
@@ -109,7 +99,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         self._values = Values(types)
         self._options = {"agent": agent, "on_conflict": on_conflict}
         self._threads: OrderedDict[str, Thread] = OrderedDict()
-        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._runs = Runs()
         self._lock = RLock()
         Thread(store, "check", self._values, **self._options)  # refuses wrong options now
 
@@ -177,23 +167,21 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         thread, ns = self.thread(conf["thread_id"]), conf.get("checkpoint_ns", "")
         with thread.lock:
             thread.catch_up()
-            thread.failed.pop("", None)  # the first run of a thread has no name, nor has the one after it
+            name = first_name_of(conf)  # which another run may have had before
+            thread.failed.pop(name, None)
+            self._runs.forget(name)
             wanted = conf.get("checkpoint_id")
             known = thread.checkpoints if wanted or ns else thread.recent()
             id_ = wanted or known.head(ns)
             node = known.nodes.get((ns, id_)) if id_ else None
             if node is None or node.hidden:
+                check_known(thread, conf)
                 return None
-            return self._tuple(thread, known, (ns, str(id_)), self._begin(thread, wanted))
+            return self._tuple(thread, known, (ns, str(id_)), self._runs.begin(thread, wanted))
 
-    def _begin(self, thread: Thread, explicit: str | None) -> str:
-        """Remember what a run has read; its name travels in the config that LangGraph passes on."""
-        with self._lock:
-            name = machine.entropy(8).hex()
-            self._runs[name] = Run(thread, thread.position, explicit)
-            if len(self._runs) > RUNS_KEPT:
-                self._runs.popitem(last=False)
-            return name
+    def _arrive(self, config: RunnableConfig, task: asyncio.Task[Any] | None) -> None:
+        conf = conf_of(config)
+        self._runs.arrive(self.thread(conf["thread_id"]), conf, task)
 
     def _tuple(self, thread: Thread, known: Checkpoints, key: Key, run: str | None = None) -> CheckpointTuple:
         node = known.nodes[key]
@@ -275,7 +263,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         thread = self._thread_of_run(conf)
 
         def draft(pooling: Pooling, data: dict[str, Any]) -> Draft:
-            self._refuse_overtaken(thread, conf, key[0], parent)
+            self._runs.check(thread, conf, key[0], parent)
             run = about.get("run_id")
             link = run_link(run) if isinstance(run, str) and run not in thread.runs else None
             if link and thread.session.log.find(link):
@@ -283,7 +271,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             return thread.draft("payload.kept", pooling.payload(**data), id=link)
 
         put = Put(key, parent, checkpoint, about, versions or {})
-        name = conf.get(RUN_KEY) or ""
+        name = name_of(conf)
         try:
             thread.riding.write(put, draft, name, expects=is_of_graph(conf))
         except LogMoved:
@@ -291,49 +279,21 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
                 raise
             thread = self._fork(thread, conf)
             thread.riding.write(put, draft, name, expects=False)
-        self._went_on(conf)
+        self._runs.went_on(conf)
         return config_of(thread.id, *key, conf.get(RUN_KEY))
 
     def _thread_of_run(self, conf: dict[str, Any]) -> Thread:
-        run = self._runs.get(conf.get(RUN_KEY) or "")
+        run = self._runs.find(conf)
         return run.thread if run else self.thread(conf["thread_id"])
-
-    def _refuse_overtaken(self, thread: Thread, conf: dict[str, Any], ns: str, parent: str | None) -> None:
-        """A run may continue the newest checkpoint, or once the one that its caller named."""
-        if ONCE_KEY in conf and (ns, conf[ONCE_KEY]) in thread.nodes:
-            raise Conflict(f"checkpoint {conf[ONCE_KEY]!r:.80} of thread {thread.id!r:.80} is on record already")
-        head = thread.head(ns)
-        if head is None or head == parent:
-            return
-        run = self._runs.get(conf.get(RUN_KEY) or "")
-        if run is None and not is_of_graph(conf):
-            return  # not a run: a tool that copies checkpoints, for instance
-        if run is not None and (run.explicit == parent or (ns, parent or "") not in thread.nodes):
-            return
-        raise LogMoved(
-            f"another run continued thread {thread.id!r}; this run started from an older checkpoint",
-            hint=_HINTS.get(thread.on_conflict, 'run it again, or choose on_conflict="fork"'),
-            expected=thread.nodes[ns, parent].position if parent and (ns, parent) in thread.nodes else 0,
-            actual=thread.position,
-        )
-
-    def _went_on(self, conf: dict[str, Any]) -> None:
-        """From its first checkpoint on, a run continues its own ones."""
-        with self._lock:
-            name = conf.get(RUN_KEY) or ""
-            if name in self._runs:
-                self._runs[name] = self._runs[name]._replace(explicit=None)
 
     def _fork(self, thread: Thread, conf: dict[str, Any]) -> Thread:
         """The thread as the run has read it, under a name of its own."""
-        name = conf.get(RUN_KEY) or ""
-        run = self._runs.get(name)
+        run = self._runs.find(conf)
         session = thread.fork(run.position if run else 1)
         fork = self.thread(session.name)
         fork.attach(session)
         self.forks.append(session.name)
-        with self._lock:
-            self._runs[name] = Run(fork, fork.catch_up(), None)
+        self._runs.move(conf, fork)
         return fork
 
     def put_writes(
@@ -365,7 +325,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         until = time.monotonic() + PUT_SECONDS
         while True:
             try:
-                thread.wait_for(key, PUT_SECONDS, conf.get(RUN_KEY) or "")
+                thread.wait_for(key, PUT_SECONDS, name_of(conf))
                 return thread
             except LogMoved:
                 here, thread = thread, self._thread_of_run(conf)
@@ -435,6 +395,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See `get_tuple`."""
+        called(partial(self._arrive, config, asyncio.current_task()))
         return await settled(partial(self.get_tuple, config))
 
     async def alist(

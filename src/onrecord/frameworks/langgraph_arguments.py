@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 RUN_KEY = "__onrecord_run"
+ONCE_KEY = "__onrecord_once"
+"""In the config of an import: the id of the checkpoint, which is refused if another import was quicker."""
+FILE_KEY = "__onrecord_file"
+"""In the config of an import: the checkpoints of the file, one of which must be the newest of the thread."""
 _PREGEL = "__pregel_"
+_RUNTIME = "__pregel_runtime"
 
 
 def asked_for(config: Any, filter_: Any, limit: Any) -> dict[str, Any]:
@@ -50,6 +55,22 @@ def config_of(thread_id: str, ns: str, id_: str | None, run: str | None = None) 
 def is_of_graph(conf: dict[str, Any]) -> bool:
     """Whether a graph made this call while it ran, and not a program that uses the saver by itself."""
     return any(name.startswith(_PREGEL) for name in conf)
+
+
+def runtime_of(conf: dict[str, Any]) -> Any:
+    """What LangGraph passes to every call of one run, and to no other run; None if a graph did not make the call."""
+    return conf.get(_RUNTIME)
+
+
+def name_of(conf: dict[str, Any]) -> str:
+    """The name of a run."""
+    return conf.get(RUN_KEY) or first_name_of(conf)
+
+
+def first_name_of(conf: dict[str, Any]) -> str:
+    """The name of the first run of a thread, which has read nothing that could have brought it one."""
+    runtime = runtime_of(conf)
+    return "" if runtime is None else f"first-{id(runtime)}"
 
 
 def check_checkpoint(checkpoint: Any, metadata: Any, versions: Any) -> None:

@@ -10,9 +10,12 @@ what was overwritten or deleted stays in the log. A batch is one durable step. `
 from __future__ import annotations
 
 import json
+import operator
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock_time
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -20,7 +23,7 @@ from onrecord.aio import settled
 from onrecord.errors import InvalidInput
 from onrecord.frameworks.conversation import Conversation, check_type
 from onrecord.frameworks.langgraph import called
-from onrecord.frameworks.langgraph_values import Pool, Values
+from onrecord.frameworks.langgraph_values import TAG, Pool, Values
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking
 
@@ -49,11 +52,15 @@ KIND = "scratch.set"
 MINUTE = 60_000_000
 """In microseconds."""
 _WORD = re.compile(r"\w+")
-_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": lambda one, other: bool(one == other), "$ne": lambda one, other: bool(one != other),
-    "$gt": lambda one, other: float(one) > float(other), "$gte": lambda one, other: float(one) >= float(other),
-    "$lt": lambda one, other: float(one) < float(other), "$lte": lambda one, other: float(one) <= float(other),
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "$eq": operator.eq, "$ne": operator.ne,
+    "$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le,
 }  # fmt: skip
+_ORDERING = ("$gt", "$gte", "$lt", "$lte")
+_ORDERED = ((int, float, Decimal), (str,), (datetime,), (date,), (clock_time,), (timedelta,))
+"""What has an order: values of one line are compared with one another; the subclass comes before its class."""
+_TAGGED = ("date", "datetime", "decimal", "delta", "float", "time")
+"""How such values are tagged that JSON has not."""
 
 _KEY = (str, int)
 _NUMBER = (int, float)
@@ -230,6 +237,7 @@ class OnrecordStore(BaseStore):
 
 
 _NOTHING = Pool()
+_PLAIN = Values(())
 
 
 def _check(op: Op) -> None:
@@ -237,9 +245,30 @@ def _check(op: Op) -> None:
     if isinstance(op, GetOp | PutOp):
         check_type(op.namespace, tuple, "a namespace that is a tuple of texts")
         check_type(op.key, _KEY, "a key that is text")
+    if isinstance(op, SearchOp) and op.filter:
+        check_type(op.filter, dict, "a filter that is a dict")
+        for wanted in op.filter.values():
+            _check_wanted(wanted)
     validate_op_namespace(op)
     if isinstance(op, PutOp) and op.ttl is not None:
         check_type(op.ttl, _NUMBER, "a ttl that is a number of minutes")
+
+
+def _check_wanted(wanted: Any) -> None:
+    """Refuse operators that there are not, and operands that nothing is greater or less than."""
+    if not isinstance(wanted, dict):
+        return
+    has_operators = _has_operators(wanted)
+    for name, one in wanted.items():
+        if not has_operators:
+            _check_wanted(one)
+        elif name not in _COMPARED:
+            raise InvalidInput(f"a filter cannot use {name!r:.40}", hint=f"there are {', '.join(_COMPARED)}")
+        elif name in _ORDERING and _line_of(one) is None:
+            raise InvalidInput(
+                f"a filter cannot compare by {name} with {type(one).__name__}",
+                hint="compare with a number, a text or a time",
+            )
 
 
 def _payload(place: Place, value: Any) -> dict[str, Any]:
@@ -280,8 +309,8 @@ def _at(value: Any, name: str) -> Any:
 def _equals(value: Any, wanted: Any) -> bool:
     """Whether a value is what a filter wants: equal, in every part that the filter names; or by an operator."""
     if isinstance(wanted, dict):
-        if any(isinstance(name, str) and name.startswith("$") for name in wanted):
-            return all(_compared(name, value, one) for name, one in wanted.items())
+        if _has_operators(wanted):
+            return all(_compared(name, _plain(value), one) for name, one in wanted.items())
         return isinstance(value, dict) and all(_equals(value.get(name), one) for name, one in wanted.items())
     if isinstance(wanted, list | tuple):
         return (
@@ -289,17 +318,30 @@ def _equals(value: Any, wanted: Any) -> bool:
             and len(value) == len(wanted)
             and all(_equals(one, other) for one, other in zip(value, wanted, strict=True))
         )
-    return bool(value == wanted)
+    return bool(_plain(value) == wanted)
 
 
-def _compared(operator: str, value: Any, wanted: Any) -> bool:
-    compare = _COMPARED.get(operator)
-    if compare is None:
-        raise InvalidInput(f"a filter cannot use {operator!r:.40}", hint=f"there are {', '.join(_COMPARED)}")
+def _has_operators(wanted: dict[Any, Any]) -> bool:
+    return any(isinstance(name, str) and name.startswith("$") for name in wanted)
+
+
+def _plain(value: Any) -> Any:
+    """A number or a time as it was put, if it is kept as something else."""
+    return _PLAIN.decode(value, _NOTHING) if isinstance(value, dict) and value.get(TAG) in _TAGGED else value
+
+
+def _compared(name: str, value: Any, wanted: Any) -> bool:
+    if name in _ORDERING and _line_of(value) != _line_of(wanted):
+        return False  # one of them is a text, for instance, and the other one a number
     try:
-        return compare(value, wanted)
-    except (TypeError, ValueError):
+        return bool(_COMPARED[name](value, wanted))
+    except (TypeError, ArithmeticError):  # a time with and one without a zone; what is not a number
         return False
+
+
+def _line_of(value: Any) -> int | None:
+    """Among which values this one has an order; None if it has none."""
+    return next((number for number, types in enumerate(_ORDERED) if isinstance(value, types)), None)
 
 
 def _matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from onrecord.aio import settled
 from onrecord.errors import LogMoved, OnrecordError
@@ -65,8 +65,9 @@ class OnrecordSession:
     """The history of one conversation of openai-agents, kept in a session of ours.
 
     `on_conflict` says what happens to a run that wants to save items after another run has saved some: `refuse`,
-    `queue` (they are saved behind the others) or `fork` (the run continues in a fork; `forks` has its name). Inside
-    `async with`, no other process can add to the conversation.
+    `queue` (they are saved behind the others) or `fork` (the run continues in a fork; `forks` has its name). A run that
+    is resumed after an approval has read up to the call that was approved. Inside `async with`, no other process can
+    add to the conversation.
     """
 
     @speaking(AgentsException, run_data=None)
@@ -81,6 +82,8 @@ class OnrecordSession:
         self._kept = History(store, FRAMEWORK, session_id, agent=agent, on_conflict=on_conflict)
         self._runs: WeakKeyDictionary[Any, tuple[History, int]] = WeakKeyDictionary()
         """Where each run continues, and up to which change it knows the history."""
+        self._writers: WeakSet[Any] = WeakSet()
+        """The runs that have saved items."""
         self._moved: list[tuple[ref[Any], History]] = []
         """The runs that were moved to a fork, each with the fork."""
 
@@ -160,7 +163,7 @@ class OnrecordSession:
     def _add(self, items: list[TResponseInputItem], wrapper: Any) -> None:
         check_type(items, (list, tuple), "a list of items")
         lines = [as_line(item) for item in items]
-        kept, seen = self._run(wrapper)
+        kept, seen = self._resumed(items, wrapper)
         with kept.lock:
             try:
                 kept.write(partial(_added, kept, items, lines, seen))
@@ -171,6 +174,25 @@ class OnrecordSession:
                 self._moved.append((ref(wrapper), kept))
                 kept.write(partial(_added, kept, items, lines, 0))
             self._saw(wrapper, kept)
+            if wrapper is not None:
+                self._writers.add(wrapper)
+
+    def _resumed(self, items: list[Any], wrapper: Any) -> tuple[History, int]:
+        """The conversation of a run that saves items, and up to where its model has read it.
+
+        A run that is resumed looks at the end of the history before it saves, but does not show it to the model. It
+        continues in the fork that it was moved to before.
+        """
+        kept, seen = self._run(wrapper)
+        if wrapper is None or wrapper in self._writers:
+            return kept, seen
+        for one in (kept, *(fork for _run, fork in reversed(self._moved))):
+            with one.lock:
+                one.catch_up()
+                at = one.resumed_at(items)
+            if at:
+                return one, min(seen or at, at) if one is kept else at
+        return kept, seen
 
     def _forked(self, kept: History, seen: int) -> History:
         """The conversation as the run has read it, in a session of its own."""

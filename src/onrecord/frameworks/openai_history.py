@@ -159,6 +159,28 @@ class History(Conversation):
         for one in waiting:
             yield one.position, f"call/{one.key}", _unsaved(one, is_asked=one.call in open_)
 
+    def resumed_at(self, items: Sequence[Any]) -> int:
+        """How far a run had read that now saves answers to calls of an earlier run; 0 if it does not.
+
+        A run that waits for an approval ends, and is resumed by another one, perhaps in another process. Up to the
+        call, it knew the history; behind the call, only answers to calls are its own.
+        """
+        answered = {_answered_by(item) for item in items} - {_asked_by(item) for item in items} - {""}
+        if not answered:
+            return 0
+        later: list[tuple[int, bool]] = []
+        for one in reversed(self.entries.values()):
+            item = one.item if type(one) is Read else parsed(one.line)
+            if _asked_by(item) in answered:
+                break
+            later.append((one.position, bool(_answered_by(item))))
+        else:
+            return 0  # the call was retracted, or is kept elsewhere
+        foreign = [position for position, is_answer in later if position > one.position and not is_answer]
+        if not foreign:
+            return self.changed_at
+        return max([one.position, *(position for position, _is_answer in later if position < min(foreign))])
+
     # Retracting
 
     def hidden(self, shown: Sequence[Shown], **more: Any) -> dict[str, Any]:
@@ -184,6 +206,22 @@ def _item(said: Any) -> Any:
     if type(said) is Read:
         return fresh(said.item)
     return parsed(said.line) if isinstance(said, Entry) else said
+
+
+def _asked_by(item: Any) -> str:
+    """The id of the call, or of the request for an approval, that an item is; empty if it is none."""
+    if not isinstance(item, dict) or str(item.get("type")).endswith(_OUTPUT):
+        return ""
+    return str(item.get("id" if item.get("type") == "mcp_approval_request" else "call_id") or "")
+
+
+def _answered_by(item: Any) -> str:
+    """The id of the call or request that an item answers; empty if it answers none."""
+    if not isinstance(item, dict):
+        return ""
+    if str(item.get("type")).endswith(_OUTPUT):
+        return str(item.get("call_id") or "")
+    return str(item.get("approval_request_id") or "") if item.get("type") == "mcp_approval_response" else ""
 
 
 def _open_calls(items: list[Any]) -> set[str]:

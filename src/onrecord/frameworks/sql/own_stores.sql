@@ -10,6 +10,9 @@ SELECT count(*) FROM checkpoints
 SELECT rowid, thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
 FROM checkpoints ORDER BY thread_id, rowid
 
+-- langgraph_ids: the checkpoints of one thread, and which ones they continue
+SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id FROM checkpoints WHERE thread_id = ?1
+
 -- langgraph_writes: what the tasks of a checkpoint wrote
 SELECT * FROM writes WHERE thread_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 ORDER BY task_id, idx
 

@@ -48,6 +48,10 @@ def import_framework(call: Call) -> int:
         return 0
     for one, state in zip(done, states, strict=True):
         call.output.line(f"{state.replace('_', ' ')}: {one.session}, {counted(one.new, f'new {unit}')}")
+        if one.fork_of:
+            call.output.line(
+                f"  a fork of {one.fork_of}: that went on here since it was imported, and in the file as well"
+            )
     if not done:
         call.output.note(f"{what} has no conversations")
     return 0
