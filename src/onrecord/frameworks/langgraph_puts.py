@@ -11,9 +11,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from onrecord.frameworks.conversation import row
+from onrecord.frameworks.langgraph_neutral import neutral
 from onrecord.frameworks.langgraph_states import SHAPED, later_than
 from onrecord.frameworks.langgraph_steps import WHOLE_EVERY, WHOLE_LIMIT
-from onrecord.frameworks.langgraph_values import POOLED, TAG, VALUE, neutral, snapshot
+from onrecord.frameworks.langgraph_values import POOLED, TAG, VALUE, snapshot
 from onrecord.frameworks.lists import Listed
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required

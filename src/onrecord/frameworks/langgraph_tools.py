@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.aio import settled
 from onrecord.frameworks.langgraph import called
-from onrecord.frameworks.langgraph_values import from_neutral
+from onrecord.frameworks.langgraph_neutral import from_neutral
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.tool_calls import said_of
 

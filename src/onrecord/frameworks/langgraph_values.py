@@ -13,13 +13,11 @@ import base64
 import json
 import math
 import re
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum
 from ipaddress import (
     IPv4Address,
     IPv4Interface,
@@ -31,18 +29,17 @@ from ipaddress import (
     ip_interface,
     ip_network,
 )
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from onrecord.errors import DamagedLog, InvalidInput
 from onrecord.frameworks.conversation import check_type
+from onrecord.frameworks.langgraph_types import EXTRA, FACTORIES, UNSET, factory_name, fields_of, named, refused, remade
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.writing import as_line
-from onrecord.log.items import make_item, make_result
-from onrecord.views.parts import openai_content, text_of
 
 with required("langgraph", "langgraph langchain_core", "1.2"):
     from langchain_core.documents import Document
@@ -65,10 +62,6 @@ with required("langgraph", "langgraph langchain_core", "1.2"):
     from langgraph.checkpoint.serde.types import _DeltaSnapshot
     from langgraph.types import Interrupt, Overwrite, Send
 
-if TYPE_CHECKING:
-    from onrecord.frameworks.others import Said
-    from onrecord.log.item_values import Item, ToolCall
-
 TAG, VALUE, POOLED = "@", "v", "m"
 _TAGGED = f'"{TAG}":'
 """What a text with tags contains; a text that quotes it has a backslash between."""
@@ -87,11 +80,17 @@ _LISTS: dict[str, Callable[[list[Any]], Any]] = {
     "tuple": tuple, "set": set, "frozenset": frozenset, "deque": deque,
 }  # fmt: skip
 _LIST_TAGS: dict[type, str] = {tuple: "tuple", set: "set", frozenset: "frozenset", deque: "deque"}
+_DICTS: dict[str, Callable[[Iterable[tuple[Any, Any]]], Any]] = {
+    "ordered": OrderedDict, "counter": lambda pairs: Counter(dict(pairs)),
+    "defaultdict": lambda pairs: defaultdict(None, pairs),
+}  # fmt: skip
+_DICT_TAGS: dict[type, str] = {OrderedDict: "ordered", Counter: "counter", defaultdict: "defaultdict"}
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "datetime": datetime.fromisoformat, "date": date.fromisoformat, "time": time.fromisoformat, "uuid": UUID,
     "decimal": Decimal, "zone": ZoneInfo, "ip": ip_address, "network": ip_network, "interface": ip_interface,
     "float": float, "bytes": base64.b64decode, "bytearray": lambda text: bytearray(base64.b64decode(text)),
-    "path": Path, "delta": lambda text: timedelta(*json.loads(text)),
+    "path": Path, "posixpath": PurePosixPath, "windowspath": PureWindowsPath,
+    "delta": lambda text: timedelta(*json.loads(text)),
     "utc": lambda text: timezone(timedelta(*json.loads(text))),
 }  # fmt: skip
 _PARTS: dict[str, Callable[[Any], Any]] = {
@@ -99,6 +98,7 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "snapshot": _DeltaSnapshot,
     "document": lambda parts: Document(id=parts[0], page_content=parts[1], metadata=parts[2]),
 }  # fmt: skip
+_PURE_PATHS: dict[type, str] = {PurePosixPath: "posixpath", PureWindowsPath: "windowspath"}
 _DROPPED = {"type", "id"}
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _NESTED = frozenset({dict, list})
@@ -177,8 +177,6 @@ class Pool:
 
 
 _EMPTY = Pool()
-_MEDIA_PARTS = ("image", "image_url", "input_image", "audio", "input_audio", "video", "file", "media")
-"""Parts of a message that are images or files, in the forms that LangChain passes on."""
 
 
 class Values:
@@ -186,14 +184,7 @@ class Values:
 
     def __init__(self, types: Iterable[type] = ()) -> None:
         check_type(types, Iterable, "types as a list of classes")
-        classes = tuple(types)
-        for of in classes:
-            if not isinstance(of, type) or not (_is_model(of) or is_dataclass(of) or issubclass(of, Enum | tuple)):
-                raise InvalidInput(
-                    f"{of!r:.80} cannot be kept as data",
-                    hint="use dataclasses, pydantic models, enums and named tuples",
-                )
-        self._types = {of.__name__: of for of in classes}
+        self._types = named(types)
 
     def encode(self, value: Any, keep: Keep | None, room: int = DEPTH_LIMIT) -> Any:
         """The value as JSON; `keep` puts a text or the body of a message into the pool and returns its number."""
@@ -258,12 +249,14 @@ class Values:
         text = _as_tagged_text(value)
         if text is not None:
             return text
+        if kind in _DICT_TAGS:
+            pairs = [[inner(key), inner(part)] for key, part in value.items()]
+            of = {"of": factory_name(value)} if kind is defaultdict else {}
+            return {TAG: _DICT_TAGS[kind], VALUE: pairs, **of}
         if self._types.get(kind.__name__) is kind:
-            return {TAG: "type", "name": kind.__name__, VALUE: inner(_fields_of(value))}
-        raise InvalidInput(
-            f"a value of {kind.__module__}.{kind.__qualname__} cannot be kept as data",
-            hint=f"name its class: OnrecordSaver(store, types=[{kind.__name__}]), or use dicts and lists in the state",
-        )
+            said, more = fields_of(value, inner)
+            return {TAG: "type", "name": kind.__name__, VALUE: said, **more}
+        raise refused(kind, self._types)
 
     def decode(self, value: Any, pool: Pool) -> Any:
         """The value that was encoded."""
@@ -288,29 +281,29 @@ class Values:
             return self.message(inner if isinstance(inner, str) else pool.texts[inner], value["id"])
         if tag == "map":
             return {self.decode(key, pool): self.decode(part, pool) for key, part in inner}
+        if tag in _DICTS:
+            found = _DICTS[tag]((self.decode(key, pool), self.decode(part, pool)) for key, part in inner)
+            if tag == "defaultdict" and value["of"] is not None:
+                found.default_factory = FACTORIES[value["of"]]
+            return found
         if tag in _LISTS:
             return _LISTS[tag]([self.decode(part, pool) for part in inner])
         if tag in _FROM_TEXT:
             return _FROM_TEXT[tag](inner)
         if tag == "regex":
             return re.compile(inner[0], inner[1])
-        found = self.decode(inner, pool)
         if tag in _PARTS:
-            return _PARTS[tag](found)
-        return self._decode_type(tag, value["name"], found)
+            return _PARTS[tag](self.decode(inner, pool))
+        return self._decode_type(tag, value["name"], value, pool)
 
-    def _decode_type(self, tag: str, name: str, inner: Any) -> Any:
+    def _decode_type(self, tag: str, name: str, value: dict[str, Any], pool: Pool) -> Any:
         of: Any = self._types.get(name) if tag == "type" else None
         if of is None:
             raise InvalidInput(
                 f"the record has a value of a class {name!r:.80} that was not named to this saver",
                 hint="pass it again: OnrecordSaver(store, types=[...])",
             )
-        if issubclass(of, Enum):
-            return of(inner)
-        if issubclass(of, tuple):
-            return of(*inner)
-        return of(**inner)
+        return remade(of, self.decode(value[VALUE], pool), self.decode(value.get(EXTRA), pool), value.get(UNSET))
 
     def prototype(self, number: int, pool: Pool) -> BaseMessage:
         """The message that an entry of the pool belongs to; not to be handed out."""
@@ -385,20 +378,6 @@ def _copied(part: Any) -> Any:
     return deepcopy(part)
 
 
-def _is_model(of: type) -> bool:
-    return hasattr(of, "model_fields") and hasattr(of, "model_validate")
-
-
-def _fields_of(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple):
-        return list(value)
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-    return dict(value.__dict__)
-
-
 def _as_tagged_text(value: Any) -> Any:
     """Values that are one text each; None for any other."""
     found: tuple[str, Any] | None = None
@@ -417,7 +396,7 @@ def _as_tagged_text(value: Any) -> Any:
     elif isinstance(value, ZoneInfo):
         found = "zone", value.key
     elif isinstance(value, PurePath):
-        found = "path", str(value)
+        found = _PURE_PATHS.get(type(value), "path"), str(value)
     elif isinstance(value, re.Pattern) and isinstance(value.pattern, str):
         found = "regex", [value.pattern, value.flags]
     elif isinstance(value, IPv4Address | IPv6Address) and type(value) in (IPv4Address, IPv6Address):
@@ -425,57 +404,3 @@ def _as_tagged_text(value: Any) -> Any:
     elif isinstance(value, IPv4Network | IPv6Network | IPv4Interface | IPv6Interface):
         found = "network" if isinstance(value, IPv4Network | IPv6Network) else "interface", str(value)
     return None if found is None else {TAG: found[0], VALUE: found[1]}
-
-
-def neutral(message: BaseMessage) -> list[Item]:
-    """What a message says, as neutral items."""
-    text = _said(message.content)
-    if isinstance(message, RemoveMessage):
-        return []
-    if isinstance(message, ToolMessage):
-        return [make_result(message.tool_call_id, text, failed=message.status == "error")]
-    if isinstance(message, AIMessage):
-        calls: list[ToolCall] = [
-            {"id": str(call["id"] or number), "name": call["name"], "arguments": call["args"]}
-            for number, call in enumerate(message.tool_calls)
-        ]
-        return [make_item("assistant", text, calls)]
-    role = {"human": "user", "system": "system"}.get(message.type.lower().replace("messagechunk", ""), "assistant")
-    return [{"role": role, "content": text}]
-
-
-def _said(content: Any) -> Any:
-    """A content as text, or as parts if it has images or files."""
-    if not isinstance(content, list):
-        return content
-    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
-    if any(part.get("type") in _MEDIA_PARTS for part in parts):
-        return [part for part in parts if part.get("type") in (*_MEDIA_PARTS, "text")]
-    return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
-
-
-def from_neutral(turn: Said) -> list[BaseMessage]:
-    """Messages of LangChain that say the same as a turn of another writer; their ids say which one they repeat."""
-    made: list[BaseMessage] = []
-    for number, item in enumerate(turn.items):
-        if item.get("thinking"):
-            continue
-        id_, text = turn.copy_id(number), text_of(item.get("content"))
-        if item["role"] == "tool":
-            status: Any = "error" if item.get("error") else "success"
-            made.append(ToolMessage(text, tool_call_id=item["call"], status=status, id=id_))
-        elif item["role"] == "assistant":
-            calls = [
-                {"id": call["id"], "name": call["name"], "args": _as_dict(call.get("arguments")), "type": "tool_call"}
-                for call in item.get("tool_calls") or ()
-            ]
-            made.append(AIMessage(text, tool_calls=calls, id=id_))
-        elif item["role"] == "user":
-            made.append(HumanMessage(openai_content(item.get("content")) or "", id=id_))
-        else:
-            made.append(SystemMessage(text, id=id_))
-    return made
-
-
-def _as_dict(arguments: Any) -> dict[str, Any]:
-    return arguments if isinstance(arguments, dict) else {"arguments": arguments}
