@@ -99,6 +99,10 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "document": lambda parts: Document(id=parts[0], page_content=parts[1], metadata=parts[2]),
 }  # fmt: skip
 _PURE_PATHS: dict[type, str] = {PurePosixPath: "posixpath", PureWindowsPath: "windowspath"}
+_MESSAGE = "message"
+"""What the body of a message calls its kind; with it are the extra fields if one of them is `_TAKEN`."""
+_TAKEN = frozenset({_MESSAGE, TAG})
+"""Names that a body needs itself; logs of earlier versions have all extra fields among the others."""
 _DROPPED = {"type", "id"}
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _NESTED = frozenset({dict, list})
@@ -220,12 +224,16 @@ class Values:
     def _body(self, message: BaseMessage, room: int) -> str:
         """A message without its id, as text: the fields that differ from their defaults."""
         usual = _DEFAULTS[type(message)]
+        extra = message.__pydantic_extra__ or {}
+        tag: Any = _MESSAGE_TAGS[type(message)]
+        if extra and not _TAKEN.isdisjoint(extra):
+            tag, extra = [tag, self.encode(extra, None, room - 1)], {}
         said = {
             name: part if type(part) is str else self.encode(part, None, room - 2)
-            for name, part in (*message.__dict__.items(), *(message.__pydantic_extra__ or {}).items())
+            for name, part in (*message.__dict__.items(), *extra.items())
             if name not in _DROPPED and not (name in usual and part == usual[name] and type(part) is type(usual[name]))
         }
-        return as_line({"message": _MESSAGE_TAGS[type(message)], **said})
+        return as_line({_MESSAGE: tag, **said})
 
     def _encode_other(self, value: Any, keep: Keep | None, room: int) -> Any:
         def inner(part: Any) -> Any:
@@ -330,7 +338,11 @@ class Values:
         # The search for one character is much quicker, and mostly decides.
         if TAG in body and _TAGGED in body:
             said = self.decode(said, _EMPTY)
-        of, usual, own = _MADE[said.pop("message")]
+        tag = said.pop(_MESSAGE)
+        if type(tag) is list:
+            tag, apart = tag
+            said |= apart
+        of, usual, own = _MADE[tag]
         said["id"] = id_
         # It was checked when it was made. Pydantic's own way without checks takes five times as long.
         made: BaseMessage = object.__new__(of)
