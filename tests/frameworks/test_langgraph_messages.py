@@ -1,6 +1,5 @@
 """Messages in a state of LangGraph: every field of one is kept, whatever its name, and every change of one."""
 
-
 import pytest
 from langchain_core.messages import HumanMessage
 

@@ -60,7 +60,7 @@ with required("langgraph", "langgraph langchain_core", "1.2"):
         ToolMessageChunk,
     )
     from langgraph.checkpoint.serde.types import _DeltaSnapshot
-    from langgraph.types import Interrupt, Overwrite, Send
+    from langgraph.types import Command, Interrupt, Overwrite, Send
 
 TAG, VALUE, POOLED = "@", "v", "m"
 _TAGGED = f'"{TAG}":'
@@ -95,8 +95,13 @@ _FROM_TEXT: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 _PARTS: dict[str, Callable[[Any], Any]] = {
     "send": lambda parts: Send(*parts), "interrupt": lambda parts: Interrupt(*parts), "overwrite": Overwrite,
-    "snapshot": _DeltaSnapshot,
+    "snapshot": _DeltaSnapshot, "command": lambda parts: Command(**parts),
     "document": lambda parts: Document(id=parts[0], page_content=parts[1], metadata=parts[2]),
+}  # fmt: skip
+_OWN: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    Overwrite: ("overwrite", lambda one: one.value), _DeltaSnapshot: ("snapshot", lambda one: one.value),
+    Document: ("document", lambda one: [one.id, one.page_content, one.metadata]),
+    Command: ("command", lambda one: {name: getattr(one, name) for name in ("graph", "update", "resume", "goto")}),
 }  # fmt: skip
 _PURE_PATHS: dict[type, str] = {PurePosixPath: "posixpath", PureWindowsPath: "windowspath"}
 _MESSAGE = "message"
@@ -246,12 +251,9 @@ class Values:
             return {TAG: "send", VALUE: [value.node, inner(value.arg)]}
         if kind is Interrupt:
             return {TAG: "interrupt", VALUE: [inner(value.value), value.id]}
-        if kind is Overwrite:
-            return {TAG: "overwrite", VALUE: inner(value.value)}
-        if kind is _DeltaSnapshot:
-            return {TAG: "snapshot", VALUE: inner(value.value)}
-        if kind is Document:
-            return {TAG: "document", VALUE: inner([value.id, value.page_content, value.metadata])}
+        if kind in _OWN:
+            tag, parts_of = _OWN[kind]
+            return {TAG: tag, VALUE: inner(parts_of(value))}
         if isinstance(value, BaseException):
             return repr(value)  # LangGraph shows errors as text, too
         text = _as_tagged_text(value)
