@@ -166,14 +166,15 @@ class Pool:
 
     @property
     def known(self) -> set[str]:
-        """The ids that have an entry. Only writers need it."""
+        """The ids that have an entry which was not deleted. Only writers need it."""
         if self._known is None:
-            self._known = set(self.ids.values())
+            self._known = {id_ for number, id_ in self.ids.items() if number not in self._gone}
         return self._known
 
     def let_go(self, numbers: Iterable[int]) -> None:
         """Note which texts were deleted with what they say: one that is said again is a new text."""
         self._gone.update(numbers)
+        self._known = None
         for number in self._gone:
             if self._numbers.get(self.texts[number]) == number:
                 del self._numbers[self.texts[number]]
@@ -181,7 +182,7 @@ class Pool:
     def claim(self, number: int, id_: str) -> None:
         """Note which message an entry belongs to."""
         self.ids[number] = id_
-        if self._known is not None:
+        if self._known is not None and number not in self._gone:
             self._known.add(id_)
 
 
