@@ -36,6 +36,7 @@ from zoneinfo import ZoneInfo
 
 from onrecord.errors import DamagedLog, InvalidInput
 from onrecord.frameworks.conversation import check_type
+from onrecord.frameworks.langgraph_exact import uncertain
 from onrecord.frameworks.langgraph_types import EXTRA, FACTORIES, UNSET, factory_name, fields_of, named, refused, remade
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
@@ -154,6 +155,8 @@ class Pool:
         self._known: set[str] | None = None
         self.prototypes: dict[int, BaseMessage] = {}
         """Messages that were decoded; what is handed out is a copy."""
+        self.uncertain: dict[int, list[str]] = {}
+        """Fields of them that `==` does not decide."""
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -325,6 +328,8 @@ class Values:
             except (KeyError, IndexError, TypeError, ValueError) as problem:
                 raise DamagedLog(f"a message of LangGraph cannot be read: {problem}") from None
             pool.prototypes[number] = found
+            if names := uncertain(found.__dict__):
+                pool.uncertain[number] = names
         return found
 
     def messages(self, numbers: list[Any], pool: Pool) -> list[BaseMessage]:
@@ -382,6 +387,13 @@ def fresh(message: BaseMessage) -> BaseMessage:
 def snapshot(message: BaseMessage) -> dict[str, Any]:
     """The fields of a message, safe from later changes of it."""
     return {name: part if type(part) in _ATOMS else _copied(part) for name, part in message.__dict__.items()}
+
+
+def extra_of(message: BaseMessage) -> dict[str, Any]:
+    """Its extra fields, safe in the same way."""
+    extra = message.__pydantic_extra__
+    copied: dict[str, Any] = _copied(extra) if extra else {}
+    return copied
 
 
 def _copied(part: Any) -> Any:
