@@ -121,8 +121,17 @@ def test_an_extra_field_that_is_added_in_place_is_kept(store):
     assert talk(OnrecordSaver(store)).get_state(at()).values["messages"][-1].model_extra == {"note": "x"}
 
 
+def test_metadata_that_becomes_an_equal_value_is_kept(store):
+    """Each checkpoint has what its own run said: 1, then True."""
+    graph = talk(OnrecordSaver(store))
+    for flag in (1, True):
+        graph.invoke({"messages": [HumanMessage("hi")]}, {**at(), "metadata": {"flag": flag}})
+    found = {repr((one.metadata or {}).get("flag")) for one in talk(OnrecordSaver(store)).get_state_history(at())}
+    assert found == {"1", "True"}
+
+
 def test_what_is_the_same_on_record():
-    """Of each class of values: equal ones of another class, or that are shown otherwise, are not the same."""
+    """Of each class of values: equal ones of another class, or that look different, are not the same."""
     noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
     values = [
         1, True, 1.0, "1", b"1", None, Decimal(1), Decimal("1.0"), 0.0, -0.0, noon, noon.astimezone(timezone(timedelta(hours=1))),

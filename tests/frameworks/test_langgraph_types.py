@@ -1,6 +1,6 @@
 """Values of named classes in a state of LangGraph: what was put is there again, also if its class would refuse it now."""
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -52,6 +52,13 @@ class Root(RootModel[dict[str, Any]]):
     pass
 
 
+class RootNoted(RootModel[list[int]]):
+    _seen: int = PrivateAttr(default=5)
+
+    def model_post_init(self, context: Any, /) -> None:
+        self.root.append(0)
+
+
 class Noted(BaseModel):
     items: list[int]
     _seen: int = PrivateAttr(default=0)
@@ -83,6 +90,9 @@ def test_a_model_comes_back_as_it_was():
     found = kept(noted, Noted)
     assert (found.items, found._seen) == ([1, 0], 3)
     assert "total" not in vars(found)
+    found = kept(RootNoted([1]), RootNoted)
+    assert found == RootNoted([1])
+    assert found._seen == 5
 
 
 def test_a_class_that_got_a_field_has_the_fields_it_had():
@@ -167,11 +177,11 @@ def test_records_of_earlier_versions_are_read():
     assert values.decode({"@": "path", "v": "/a"}, pool) == Path("/a")
 
 
-def test_the_dicts_of_collections_come_back_as_such():
-    """A `defaultdict` with its factory if that is a builtin; any other is refused in words that help."""
+def test_the_collections_of_python_come_back_as_such():
+    """A `deque` with its limit, a `defaultdict` with its factory if that is a builtin; any other is refused in words that help."""
     for value in (
         defaultdict(list, a=[1]), defaultdict(None, {1: 2}), OrderedDict(b=1, a=2), Counter("aab"),
-        {"inner": defaultdict(int, {"@": 1})},
+        {"inner": defaultdict(int, {"@": 1})}, deque([1], 3), deque([1]),
     ):  # fmt: skip
         found = kept(value)
         assert repr(found) == repr(value)

@@ -232,7 +232,7 @@ def put_of(pooling: Pooling, given: Put) -> dict[str, Any]:
     }
     for name, (new, old) in parts.items():
         made = {one: thread.values.encode(part, None) for one, part in new.items()}
-        _set(put, name, {one: part for one, part in made.items() if one not in old or old[one] != part})
+        _set(put, name, {one: part for one, part in made.items() if one not in old or not is_same(old[one], part)})
         _set(put, f"no_{name}", [one for one in old if one not in made])
     for channel, value in values.items():
         before = base.values.get(channel) if base else None

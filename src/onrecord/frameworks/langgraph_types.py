@@ -187,15 +187,21 @@ def _model(of: Any, said: dict[str, Any], extra: dict[str, Any], unset: Iterable
         allowed = of.model_config.get("extra") == "allow"
         extra = {name: part for name, part in said.items() if name not in names} | extra
         parts["__pydantic_extra__"] = extra if allowed else None
-    made = of.__new__(of)
+    made, private = of.__new__(of), None
     if of.__pydantic_post_init__:  # it makes what is private, and may change fields
-        _set(made, deepcopy(parts) | {"__pydantic_private__": None})
-        with suppress(Exception):  # see above
+        _set(made, deepcopy(parts))
+        _set_private(made, None)
+        with suppress(Exception):  # what the class refuses today is made past its checks
             made.model_post_init(None)
-        _set(made, parts)
-    else:
-        _set(made, parts if of.__pydantic_root_model__ else parts | {"__pydantic_private__": None})
+        private = made.__pydantic_private__
+    _set(made, parts)
+    _set_private(made, private)
     return made
+
+
+def _set_private(made: Any, private: Any) -> None:
+    if private is not None or not made.__pydantic_root_model__:  # a root model without any has no place for it
+        _set(made, {"__pydantic_private__": private})
 
 
 def _set(made: Any, parts: dict[str, Any]) -> None:

@@ -250,7 +250,8 @@ class Values:
 
         kind = type(value)
         if kind in _LIST_TAGS:
-            return {TAG: _LIST_TAGS[kind], VALUE: [inner(part) for part in value]}
+            longest = {"longest": value.maxlen} if kind is deque and value.maxlen is not None else {}
+            return {TAG: _LIST_TAGS[kind], VALUE: [inner(part) for part in value], **longest}
         if kind is Send:
             return {TAG: "send", VALUE: [value.node, inner(value.arg)]}
         if kind is Interrupt:
@@ -301,7 +302,8 @@ class Values:
                 found.default_factory = FACTORIES[value["of"]]
             return found
         if tag in _LISTS:
-            return _LISTS[tag]([self.decode(part, pool) for part in inner])
+            parts = [self.decode(part, pool) for part in inner]
+            return deque(parts, value["longest"]) if "longest" in value else _LISTS[tag](parts)
         if tag in _FROM_TEXT:
             return _FROM_TEXT[tag](inner)
         if tag == "regex":
