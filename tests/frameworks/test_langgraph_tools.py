@@ -1,15 +1,21 @@
-"""Tools of a LangGraph graph whose calls all have the same id."""
+"""Tools of a LangGraph graph that do not run twice: what they returned is returned again, whatever it was."""
 
-from typing import Any
+import asyncio
+import time
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Annotated, Any
 
+import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command, Send
 
 import onrecord
 from onrecord.frameworks.langgraph import OnrecordSaver
-from onrecord.frameworks.langgraph_tools import once
+from onrecord.frameworks.langgraph_tools import aonce, once
 
 
 def test_a_server_that_gives_every_call_the_same_id(tmp_path):
@@ -47,3 +53,133 @@ def test_a_server_that_gives_every_call_the_same_id(tmp_path):
         assert ask(store, "1") == ["saw 1", "saw 2", "saw 1", "saw 1"]
         assert sorted(ran) == [1, 1, 1, 2]
         assert list(store.get("t").effects.unknown()) == []
+
+
+PARTS: Any = [{"type": "text", "text": "hello"}, {"type": "image_url", "image_url": {"url": "https://x.test/y.png"}}]
+
+
+class Chosen(MessagesState):
+    """A state with more than messages."""
+
+    language: str
+
+
+@dataclass
+class Found:
+    """What a tool leaves beside its text."""
+
+    rows: int
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_tool_changed_is_there_after_a_crash(is_async):
+    """The update of a `Command`, content parts and an artifact: the repeated step has them, and no tool ran again."""
+    ran: list[str] = []
+
+    @tool
+    def choose(language: str, call: Annotated[str, InjectedToolCallId]) -> Any:
+        """Choose a language."""
+        ran.append("choose")
+        said = ToolMessage(f"language is {language}", tool_call_id=call)
+        return Command(update={"language": language, "messages": [said]})
+
+    @tool
+    def show() -> Any:
+        """Show an image."""
+        ran.append("show")
+        return PARTS
+
+    @tool(response_format="content_and_artifact")
+    def find() -> Any:
+        """Find rows."""
+        ran.append("find")
+        return "found", Found(3)
+
+    @tool
+    def die() -> str:
+        """End the run, the first time."""
+        time.sleep(0.2)
+        raise KeyboardInterrupt
+
+    def model(state: Chosen) -> Any:
+        if isinstance(state["messages"][-1], ToolMessage):
+            return {"messages": [AIMessage("done")]}
+        named = {"choose": {"language": "de"}, "show": {}, "find": {}, "die": {}}
+        return {"messages": [AIMessage("", tool_calls=[{"id": n, "name": n, "args": a} for n, a in named.items()])]}
+
+    def graph(store: Any) -> Any:
+        saver = OnrecordSaver(store, types=[Found])
+        builder = StateGraph(Chosen)
+        builder.add_node("model", model)
+        tools = ToolNode([choose, show, find, die], wrap_tool_call=once(saver), awrap_tool_call=aonce(saver))
+        builder.add_node("tools", tools)
+        builder.add_edge(START, "model")
+        builder.add_conditional_edges("model", tools_condition)
+        builder.add_edge("tools", "model")
+        return builder.compile(checkpointer=saver)
+
+    def run(store: Any, given: Any) -> Any:
+        config: Any = {"configurable": {"thread_id": "t"}}
+        if is_async:
+            return asyncio.run(graph(store).ainvoke(given, config))
+        return graph(store).invoke(given, config)
+
+    store = onrecord.connect("memory:")
+    with pytest.raises(KeyboardInterrupt):
+        run(store, {"messages": [HumanMessage("go")]})
+    state = run(store, None)
+    by_call = {one.tool_call_id: one for one in state["messages"] if isinstance(one, ToolMessage)}
+    assert state["language"] == "de"
+    assert (by_call["choose"].content, by_call["show"].content) == ("language is de", PARTS)
+    assert (by_call["find"].content, by_call["find"].artifact) == ("found", Found(3))
+    assert [by_call[one].status for one in ("choose", "show", "find", "die")] == [*["success"] * 3, "error"]
+    assert "outcome unknown" in by_call["die"].content
+    assert sorted(ran) == ["choose", "find", "show"]
+
+
+def request_of(call: str) -> Any:
+    """A request as a `ToolNode` makes it."""
+    config = {"configurable": {"thread_id": "t", "__pregel_task_id": "task"}}
+    return SimpleNamespace(runtime=SimpleNamespace(config=config), tool_call={"id": call, "name": "pay", "args": {}})
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        ToolMessage("", name="pay", tool_call_id="c"),
+        ToolMessage("said", name="other", tool_call_id="c", id="own", additional_kwargs={"n": 1.0}),
+        ToolMessage("said", name="pay", tool_call_id="c", note={"message": (1, {2})}),
+        ToolMessage(PARTS, name="pay", tool_call_id="c", artifact=Found(2**60)),
+        Command(goto=[Send("n", {"x": b"1"}), "m"], graph=Command.PARENT, resume={"a": True}),
+        Command(update=[("messages", [HumanMessage("\ud800", id="1")]), ("x", None)]),
+        [Command(update={"x": 1}), ToolMessage("said", tool_call_id="c")],
+    ],
+    ids=repr,
+)
+def test_what_a_tool_returned_is_returned_again(made):
+    """Equal and of the same classes, by another saver; text is text on record."""
+    store = onrecord.connect("memory:")
+    assert once(OnrecordSaver(store, types=[Found]))(request_of("c"), lambda _request: made) is made
+    again = once(OnrecordSaver(store, types=[Found]))(request_of("c"), lambda _request: pytest.fail("it ran again"))
+    assert again == made
+    assert repr(again) == repr(made)
+
+
+def test_what_cannot_be_recorded_is_an_honest_error():
+    """Also in a record of an earlier version, which had nothing of a `Command`; its texts are read as before."""
+    store = onrecord.connect("memory:")
+    saver = OnrecordSaver(store)
+    made: Any = Command(update={"x": object()})
+    assert once(saver)(request_of("c"), lambda _request: made) is made
+    thread = saver.thread("t")
+    for call, result in (("old", None), ("text", "paid")):
+        thread.start_effect(f"task/{call}", "pay", {}, answered=0)
+        thread.finish_effect(f"task/{call}", {}, result=result)
+    said = {
+        call: once(OnrecordSaver(store))(request_of(call), lambda _request: pytest.fail("it ran again"))
+        for call in ("c", "old", "text")
+    }
+    assert {(one.status, one.content) for one in (said["c"], said["old"])} == {
+        ("error", "the tool ran; its update could not be recorded: check what it changed before you call it again")
+    }
+    assert (said["text"].status, said["text"].content) == ("success", "paid")

@@ -46,6 +46,36 @@ def read_by(model: ScriptedModel) -> list[str]:
     return [str(one[0]["text"]) if isinstance(one, list) else str(one) for one in said]
 
 
+def test_what_only_a_deleted_run_had_is_given_again(store):
+    """A turn of another writer is given until a state has it; one that a run had which was deleted has it no more."""
+    saver = OnrecordSaver(store)
+
+    def run(given: list[Any], name: str) -> list[str]:
+        config: Any = {"configurable": {"thread_id": NAME}, "metadata": {"run_id": name}}
+        state = graph_on(saver, "answer").invoke({"messages": given}, config)
+        return [str(message.content) for message in state["messages"]]
+
+    def of_others(of: OnrecordSaver) -> list[str]:
+        return [str(message.content) for message in messages_of_others(of, NAME)]
+
+    run([HumanMessage("first")], "r1")
+    said = [{"role": "user", "content": "other question"}, {"role": "assistant", "content": "other answer"}]
+    asyncio.run(OnrecordSession(NAME, store).add_items(said))  # type: ignore[arg-type]  # dicts, as the SDK passes them
+    others = [str(one["content"]) for one in said]
+    run([*messages_of_others(saver, NAME), HumanMessage("second")], "r2")
+    assert of_others(saver) == []
+    saver.delete_for_runs(["r2"])
+    assert of_others(saver) == of_others(OnrecordSaver(store)) == others
+    whole = ["first", "answer", *others, "third", "answer"]
+    assert run([*messages_of_others(saver, NAME), HumanMessage("third")], "r3") == whole
+    assert of_others(saver) == of_others(OnrecordSaver(store)) == []
+    again = graph_on(OnrecordSaver(store), "").get_state({"configurable": {"thread_id": NAME}}).values["messages"]
+    assert [message.content for message in again] == whole
+    assert [item["content"] for item in store.get(NAME).transcript().items] == whole
+    saver.delete_for_runs(["r1"])
+    assert of_others(OnrecordSaver(store)) == []
+
+
 def test_each_framework_continues_what_the_others_began(store):
     """Every one reads what was said before, in order; the whole is one transcript, found by search and verified."""
     config: Any = {"configurable": {"thread_id": NAME}}

@@ -8,12 +8,15 @@ step of a graph costs its new messages, an id, a time and the number of its shap
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from onrecord.frameworks.conversation import row
+from onrecord.frameworks.langgraph_exact import are_same, is_same, uncertain
+from onrecord.frameworks.langgraph_neutral import neutral
 from onrecord.frameworks.langgraph_states import SHAPED, later_than
 from onrecord.frameworks.langgraph_steps import WHOLE_EVERY, WHOLE_LIMIT
-from onrecord.frameworks.langgraph_values import POOLED, TAG, VALUE, neutral, snapshot
+from onrecord.frameworks.langgraph_values import POOLED, TAG, VALUE, extra_of, snapshot
 from onrecord.frameworks.lists import Listed
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 FRAMEWORK = "langgraph"
 SHORT = 16
 """Texts of up to so many characters, which refer to nothing, are part of a shape."""
+_extra = attrgetter("__pydantic_extra__")
 _OWN = ("id", "channel_values", "channel_versions", "versions_seen")
 
 
@@ -41,9 +45,16 @@ class Generation(NamedTuple):
     objects: list[Any]
     said: list[dict[str, Any]]
     refs: list[Ref]
+    uncertain: list[tuple[int, str]]
+    """Which fields `==` does not decide."""
+    extra: dict[int, dict[str, Any]]
+    """The extra fields of those that had some."""
 
     def extend(self, more: Generation) -> None:
         """Add the messages of another list."""
+        start = len(self.objects)
+        self.uncertain.extend((start + at, name) for at, name in more.uncertain)
+        self.extra.update((start + at, of) for at, of in more.extra.items())
         self.objects.extend(more.objects)
         self.said.extend(more.said)
         self.refs.extend(more.refs)
@@ -51,8 +62,18 @@ class Generation(NamedTuple):
     def is_at(self, value: list[Any], start: int) -> bool:
         """Whether a list has these messages there, and none of them was changed."""
         # Python looks first whether two messages are the same one, so this takes longer only for those that are not.
-        same = value[start : start + len(self.objects)] == self.objects
-        return same and [one.__dict__ for one in self.objects] == self.said
+        if value[start : start + len(self.objects)] != self.objects:
+            return False
+        if [one.__dict__ for one in self.objects] != self.said:
+            return False
+        if self.extra or any(map(_extra, self.objects)):
+            extra = {at: of for at, of in enumerate(map(_extra, self.objects)) if of}
+            if not is_same(extra, self.extra):
+                return False
+        return not self.uncertain or are_same(
+            [self.objects[at].__dict__[name] for at, name in self.uncertain],
+            [self.said[at][name] for at, name in self.uncertain],
+        )
 
 
 class Folded(Protocol):
@@ -138,13 +159,13 @@ class Pooling:
 
         A state mostly begins with the state before, and what a task wrote since follows.
         """
-        whole, at, plain = Generation([], [], []), 0, True
+        whole, at, plain = Generation([], [], [], [], {}), 0, True
         while at < len(value):
             first = id(value[at])
             known = self.generations.get(first) or self.thread.generations.get(first)
             if known is None or not known.is_at(value, at):
                 known = self._encoded(value[at])
-                plain = plain and isinstance(value[at], BaseMessage) and not value[at].__pydantic_extra__
+                plain = plain and isinstance(value[at], BaseMessage)
             whole.extend(known)
             at += len(known.refs)
         if plain and value:
@@ -153,8 +174,9 @@ class Pooling:
 
     def _encoded(self, value: Any) -> Generation:
         """One element, with what it says if it is a message."""
-        said = snapshot(value) if isinstance(value, BaseMessage) else {}
-        return Generation([value], [said], [self.ref(value)])
+        said, extra = (snapshot(value), extra_of(value)) if isinstance(value, BaseMessage) else ({}, {})
+        names = [(0, name) for name in uncertain(said)]
+        return Generation([value], [said], [self.ref(value)], names, {0: extra} if extra else {})
 
     def settle(self) -> None:
         """After the append: what need not be encoded again, and texts as they were before secrets were replaced."""
@@ -210,7 +232,7 @@ def put_of(pooling: Pooling, given: Put) -> dict[str, Any]:
     }
     for name, (new, old) in parts.items():
         made = {one: thread.values.encode(part, None) for one, part in new.items()}
-        _set(put, name, {one: part for one, part in made.items() if one not in old or old[one] != part})
+        _set(put, name, {one: part for one, part in made.items() if one not in old or not is_same(old[one], part)})
         _set(put, f"no_{name}", [one for one in old if one not in made])
     for channel, value in values.items():
         before = base.values.get(channel) if base else None

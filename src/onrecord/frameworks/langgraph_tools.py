@@ -4,18 +4,24 @@
 
 LangGraph runs an interrupted step again, with the tools that had begun. Wrapped like this, a tool call is on record
 before the tool runs: one that has a result on record returns it, and one whose outcome is unknown says so to the model.
+A result is text on record if text is all it is; a `Command`, or a message with parts or an artifact, is kept as data.
 """
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onrecord.aio import settled
+from onrecord.errors import InvalidInput
 from onrecord.frameworks.langgraph import called
-from onrecord.frameworks.langgraph_values import from_neutral
+from onrecord.frameworks.langgraph_neutral import from_neutral
+from onrecord.frameworks.langgraph_values import Pool
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.tool_calls import said_of
+from onrecord.frameworks.writing import as_line
+from onrecord.views.parts import text_of
 
 with required("langgraph", "langgraph langchain_core", "1.2"):
     from langchain_core.messages import ToolMessage
@@ -27,7 +33,12 @@ if TYPE_CHECKING:
 
     from onrecord.frameworks.langgraph import OnrecordSaver
     from onrecord.frameworks.langgraph_threads import Thread
+    from onrecord.frameworks.langgraph_values import Values
     from onrecord.frameworks.tool_calls import Effect
+
+_DATA = "langgraph"
+"""In the result of a tool call: what the tool returned, as the saver keeps values."""
+_LOST = "the tool ran; its update could not be recorded: check what it changed before you call it again"
 
 
 def once(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Any]], Any]:
@@ -39,14 +50,14 @@ def once(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Any]], Any]:
             return execute(request)
         known = called(partial(thread.start_effect, call, *_named(request), answered=0))
         if known is not None:
-            return _answer(request, known)
+            return called(partial(_answer, thread.values, request, known))
         finish = partial(thread.finish_effect, call, _named(request)[1])
         try:
             made = execute(request)
         except Exception as problem:
             called(partial(finish, error=f"{type(problem).__name__}: {problem}"))
             raise
-        called(partial(finish, **_outcome(made)))
+        called(partial(finish, **_outcome(thread.values, request, made)))
         return made
 
     return wrapped
@@ -61,7 +72,7 @@ def aonce(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Awaitable[Any]
             return await execute(request)
         known = await settled(lambda: called(partial(thread.start_effect, call, *_named(request), answered=0)))
         if known is not None:
-            return _answer(request, known)
+            return called(partial(_answer, thread.values, request, known))
         finish = partial(thread.finish_effect, call, _named(request)[1])
         try:
             made = await execute(request)
@@ -69,7 +80,7 @@ def aonce(saver: OnrecordSaver) -> Callable[[Any, Callable[[Any], Awaitable[Any]
             error = f"{type(problem).__name__}: {problem}"
             await settled(lambda: called(partial(finish, error=error)))
             raise
-        await settled(lambda: called(partial(finish, **_outcome(made))))
+        await settled(lambda: called(partial(finish, **_outcome(thread.values, request, made))))
         return made
 
     return wrapped
@@ -103,14 +114,34 @@ def _named(request: Any) -> tuple[str, Any]:
     return str(request.tool_call.get("name", "")), request.tool_call.get("args")
 
 
-def _outcome(made: Any) -> dict[str, Any]:
-    if not isinstance(made, ToolMessage):
+def _outcome(values: Values, request: Any, made: Any) -> dict[str, Any]:
+    """What the record says about what a tool returned."""
+    if isinstance(made, ToolMessage):
+        text = made.content if isinstance(made.content, str) else text_of(made.content)
+        if made.status == "error":
+            return {"error": text}
+        if made == _message(request, text):
+            return {"result": text}
+    try:
+        return {"result": {_DATA: as_line(values.encode(made, None))}}
+    except (
+        InvalidInput
+    ):  # the graph has it, and its checkpoint will say why; one that repeats the step says that it ran
         return {"result": None}
-    text = made.content if isinstance(made.content, str) else str(made.content)
-    return {"error": text} if made.status == "error" else {"result": text}
 
 
-def _answer(request: Any, known: Effect) -> ToolMessage:
-    status = "success" if known.outcome and known.outcome.get("ok") else "error"
+def _answer(values: Values, request: Any, known: Effect) -> Any:
+    """What a call returns whose tool ran before."""
+    if known.outcome is None:
+        return _message(request, said_of(known), "error")
+    result = known.outcome.get("result")
+    if isinstance(result, str):
+        return _message(request, result)
+    if not isinstance(result, dict) or _DATA not in result:  # earlier versions recorded nothing of a `Command`
+        return _message(request, _LOST, "error")
+    return values.decode(json.loads(result[_DATA]), Pool())
+
+
+def _message(request: Any, text: str, status: Any = "success") -> ToolMessage:
     name, call = _named(request)[0], request.tool_call["id"]
-    return ToolMessage(said_of(known), name=name, tool_call_id=call, status=status)
+    return ToolMessage(text, name=name, tool_call_id=call, status=status)

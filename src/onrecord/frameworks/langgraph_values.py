@@ -13,13 +13,11 @@ import base64
 import json
 import math
 import re
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum
 from ipaddress import (
     IPv4Address,
     IPv4Interface,
@@ -31,18 +29,18 @@ from ipaddress import (
     ip_interface,
     ip_network,
 )
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from onrecord.errors import DamagedLog, InvalidInput
 from onrecord.frameworks.conversation import check_type
+from onrecord.frameworks.langgraph_exact import uncertain
+from onrecord.frameworks.langgraph_types import EXTRA, FACTORIES, UNSET, factory_name, fields_of, named, refused, remade
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.writing import as_line
-from onrecord.log.items import make_item, make_result
-from onrecord.views.parts import openai_content, text_of
 
 with required("langgraph", "langgraph langchain_core", "1.2"):
     from langchain_core.documents import Document
@@ -63,11 +61,7 @@ with required("langgraph", "langgraph langchain_core", "1.2"):
         ToolMessageChunk,
     )
     from langgraph.checkpoint.serde.types import _DeltaSnapshot
-    from langgraph.types import Interrupt, Overwrite, Send
-
-if TYPE_CHECKING:
-    from onrecord.frameworks.others import Said
-    from onrecord.log.item_values import Item, ToolCall
+    from langgraph.types import Command, Interrupt, Overwrite, Send
 
 TAG, VALUE, POOLED = "@", "v", "m"
 _TAGGED = f'"{TAG}":'
@@ -87,18 +81,34 @@ _LISTS: dict[str, Callable[[list[Any]], Any]] = {
     "tuple": tuple, "set": set, "frozenset": frozenset, "deque": deque,
 }  # fmt: skip
 _LIST_TAGS: dict[type, str] = {tuple: "tuple", set: "set", frozenset: "frozenset", deque: "deque"}
+_DICTS: dict[str, Callable[[Iterable[tuple[Any, Any]]], Any]] = {
+    "ordered": OrderedDict, "counter": lambda pairs: Counter(dict(pairs)),
+    "defaultdict": lambda pairs: defaultdict(None, pairs),
+}  # fmt: skip
+_DICT_TAGS: dict[type, str] = {OrderedDict: "ordered", Counter: "counter", defaultdict: "defaultdict"}
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "datetime": datetime.fromisoformat, "date": date.fromisoformat, "time": time.fromisoformat, "uuid": UUID,
     "decimal": Decimal, "zone": ZoneInfo, "ip": ip_address, "network": ip_network, "interface": ip_interface,
     "float": float, "bytes": base64.b64decode, "bytearray": lambda text: bytearray(base64.b64decode(text)),
-    "path": Path, "delta": lambda text: timedelta(*json.loads(text)),
+    "path": Path, "posixpath": PurePosixPath, "windowspath": PureWindowsPath,
+    "delta": lambda text: timedelta(*json.loads(text)),
     "utc": lambda text: timezone(timedelta(*json.loads(text))),
 }  # fmt: skip
 _PARTS: dict[str, Callable[[Any], Any]] = {
     "send": lambda parts: Send(*parts), "interrupt": lambda parts: Interrupt(*parts), "overwrite": Overwrite,
-    "snapshot": _DeltaSnapshot,
+    "snapshot": _DeltaSnapshot, "command": lambda parts: Command(**parts),
     "document": lambda parts: Document(id=parts[0], page_content=parts[1], metadata=parts[2]),
 }  # fmt: skip
+_OWN: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    Overwrite: ("overwrite", lambda one: one.value), _DeltaSnapshot: ("snapshot", lambda one: one.value),
+    Document: ("document", lambda one: [one.id, one.page_content, one.metadata]),
+    Command: ("command", lambda one: {name: getattr(one, name) for name in ("graph", "update", "resume", "goto")}),
+}  # fmt: skip
+_PURE_PATHS: dict[type, str] = {PurePosixPath: "posixpath", PureWindowsPath: "windowspath"}
+_MESSAGE = "message"
+"""What the body of a message calls its kind; with it are the extra fields if one of them is `_TAKEN`."""
+_TAKEN = frozenset({_MESSAGE, TAG})
+"""Names that a body needs itself; logs of earlier versions have all extra fields among the others."""
 _DROPPED = {"type", "id"}
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _NESTED = frozenset({dict, list})
@@ -145,6 +155,8 @@ class Pool:
         self._known: set[str] | None = None
         self.prototypes: dict[int, BaseMessage] = {}
         """Messages that were decoded; what is handed out is a copy."""
+        self.uncertain: dict[int, list[str]] = {}
+        """Fields of them that `==` does not decide."""
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -157,14 +169,15 @@ class Pool:
 
     @property
     def known(self) -> set[str]:
-        """The ids that have an entry. Only writers need it."""
+        """The ids that have an entry which was not deleted. Only writers need it."""
         if self._known is None:
-            self._known = set(self.ids.values())
+            self._known = {id_ for number, id_ in self.ids.items() if number not in self._gone}
         return self._known
 
     def let_go(self, numbers: Iterable[int]) -> None:
         """Note which texts were deleted with what they say: one that is said again is a new text."""
         self._gone.update(numbers)
+        self._known = None
         for number in self._gone:
             if self._numbers.get(self.texts[number]) == number:
                 del self._numbers[self.texts[number]]
@@ -172,13 +185,11 @@ class Pool:
     def claim(self, number: int, id_: str) -> None:
         """Note which message an entry belongs to."""
         self.ids[number] = id_
-        if self._known is not None:
+        if self._known is not None and number not in self._gone:
             self._known.add(id_)
 
 
 _EMPTY = Pool()
-_MEDIA_PARTS = ("image", "image_url", "input_image", "audio", "input_audio", "video", "file", "media")
-"""Parts of a message that are images or files, in the forms that LangChain passes on."""
 
 
 class Values:
@@ -186,14 +197,7 @@ class Values:
 
     def __init__(self, types: Iterable[type] = ()) -> None:
         check_type(types, Iterable, "types as a list of classes")
-        classes = tuple(types)
-        for of in classes:
-            if not isinstance(of, type) or not (_is_model(of) or is_dataclass(of) or issubclass(of, Enum | tuple)):
-                raise InvalidInput(
-                    f"{of!r:.80} cannot be kept as data",
-                    hint="use dataclasses, pydantic models, enums and named tuples",
-                )
-        self._types = {of.__name__: of for of in classes}
+        self._types = named(types)
 
     def encode(self, value: Any, keep: Keep | None, room: int = DEPTH_LIMIT) -> Any:
         """The value as JSON; `keep` puts a text or the body of a message into the pool and returns its number."""
@@ -229,12 +233,16 @@ class Values:
     def _body(self, message: BaseMessage, room: int) -> str:
         """A message without its id, as text: the fields that differ from their defaults."""
         usual = _DEFAULTS[type(message)]
+        extra = message.__pydantic_extra__ or {}
+        tag: Any = _MESSAGE_TAGS[type(message)]
+        if extra and not _TAKEN.isdisjoint(extra):
+            tag, extra = [tag, self.encode(extra, None, room - 1)], {}
         said = {
             name: part if type(part) is str else self.encode(part, None, room - 2)
-            for name, part in (*message.__dict__.items(), *(message.__pydantic_extra__ or {}).items())
+            for name, part in (*message.__dict__.items(), *extra.items())
             if name not in _DROPPED and not (name in usual and part == usual[name] and type(part) is type(usual[name]))
         }
-        return as_line({"message": _MESSAGE_TAGS[type(message)], **said})
+        return as_line({_MESSAGE: tag, **said})
 
     def _encode_other(self, value: Any, keep: Keep | None, room: int) -> Any:
         def inner(part: Any) -> Any:
@@ -242,28 +250,28 @@ class Values:
 
         kind = type(value)
         if kind in _LIST_TAGS:
-            return {TAG: _LIST_TAGS[kind], VALUE: [inner(part) for part in value]}
+            longest = {"longest": value.maxlen} if kind is deque and value.maxlen is not None else {}
+            return {TAG: _LIST_TAGS[kind], VALUE: [inner(part) for part in value], **longest}
         if kind is Send:
             return {TAG: "send", VALUE: [value.node, inner(value.arg)]}
         if kind is Interrupt:
             return {TAG: "interrupt", VALUE: [inner(value.value), value.id]}
-        if kind is Overwrite:
-            return {TAG: "overwrite", VALUE: inner(value.value)}
-        if kind is _DeltaSnapshot:
-            return {TAG: "snapshot", VALUE: inner(value.value)}
-        if kind is Document:
-            return {TAG: "document", VALUE: inner([value.id, value.page_content, value.metadata])}
+        if kind in _OWN:
+            tag, parts_of = _OWN[kind]
+            return {TAG: tag, VALUE: inner(parts_of(value))}
         if isinstance(value, BaseException):
             return repr(value)  # LangGraph shows errors as text, too
         text = _as_tagged_text(value)
         if text is not None:
             return text
+        if kind in _DICT_TAGS:
+            pairs = [[inner(key), inner(part)] for key, part in value.items()]
+            of = {"of": factory_name(value)} if kind is defaultdict else {}
+            return {TAG: _DICT_TAGS[kind], VALUE: pairs, **of}
         if self._types.get(kind.__name__) is kind:
-            return {TAG: "type", "name": kind.__name__, VALUE: inner(_fields_of(value))}
-        raise InvalidInput(
-            f"a value of {kind.__module__}.{kind.__qualname__} cannot be kept as data",
-            hint=f"name its class: OnrecordSaver(store, types=[{kind.__name__}]), or use dicts and lists in the state",
-        )
+            said, more = fields_of(value, inner)
+            return {TAG: "type", "name": kind.__name__, VALUE: said, **more}
+        raise refused(kind, self._types)
 
     def decode(self, value: Any, pool: Pool) -> Any:
         """The value that was encoded."""
@@ -288,29 +296,30 @@ class Values:
             return self.message(inner if isinstance(inner, str) else pool.texts[inner], value["id"])
         if tag == "map":
             return {self.decode(key, pool): self.decode(part, pool) for key, part in inner}
+        if tag in _DICTS:
+            found = _DICTS[tag]((self.decode(key, pool), self.decode(part, pool)) for key, part in inner)
+            if tag == "defaultdict" and value["of"] is not None:
+                found.default_factory = FACTORIES[value["of"]]
+            return found
         if tag in _LISTS:
-            return _LISTS[tag]([self.decode(part, pool) for part in inner])
+            parts = [self.decode(part, pool) for part in inner]
+            return deque(parts, value["longest"]) if "longest" in value else _LISTS[tag](parts)
         if tag in _FROM_TEXT:
             return _FROM_TEXT[tag](inner)
         if tag == "regex":
             return re.compile(inner[0], inner[1])
-        found = self.decode(inner, pool)
         if tag in _PARTS:
-            return _PARTS[tag](found)
-        return self._decode_type(tag, value["name"], found)
+            return _PARTS[tag](self.decode(inner, pool))
+        return self._decode_type(tag, value["name"], value, pool)
 
-    def _decode_type(self, tag: str, name: str, inner: Any) -> Any:
+    def _decode_type(self, tag: str, name: str, value: dict[str, Any], pool: Pool) -> Any:
         of: Any = self._types.get(name) if tag == "type" else None
         if of is None:
             raise InvalidInput(
                 f"the record has a value of a class {name!r:.80} that was not named to this saver",
                 hint="pass it again: OnrecordSaver(store, types=[...])",
             )
-        if issubclass(of, Enum):
-            return of(inner)
-        if issubclass(of, tuple):
-            return of(*inner)
-        return of(**inner)
+        return remade(of, self.decode(value[VALUE], pool), self.decode(value.get(EXTRA), pool), value.get(UNSET))
 
     def prototype(self, number: int, pool: Pool) -> BaseMessage:
         """The message that an entry of the pool belongs to; not to be handed out."""
@@ -321,6 +330,8 @@ class Values:
             except (KeyError, IndexError, TypeError, ValueError) as problem:
                 raise DamagedLog(f"a message of LangGraph cannot be read: {problem}") from None
             pool.prototypes[number] = found
+            if names := uncertain(found.__dict__):
+                pool.uncertain[number] = names
         return found
 
     def messages(self, numbers: list[Any], pool: Pool) -> list[BaseMessage]:
@@ -337,7 +348,11 @@ class Values:
         # The search for one character is much quicker, and mostly decides.
         if TAG in body and _TAGGED in body:
             said = self.decode(said, _EMPTY)
-        of, usual, own = _MADE[said.pop("message")]
+        tag = said.pop(_MESSAGE)
+        if type(tag) is list:
+            tag, apart = tag
+            said |= apart
+        of, usual, own = _MADE[tag]
         said["id"] = id_
         # It was checked when it was made. Pydantic's own way without checks takes five times as long.
         made: BaseMessage = object.__new__(of)
@@ -376,6 +391,13 @@ def snapshot(message: BaseMessage) -> dict[str, Any]:
     return {name: part if type(part) in _ATOMS else _copied(part) for name, part in message.__dict__.items()}
 
 
+def extra_of(message: BaseMessage) -> dict[str, Any]:
+    """Its extra fields, safe in the same way."""
+    extra = message.__pydantic_extra__
+    copied: dict[str, Any] = _copied(extra) if extra else {}
+    return copied
+
+
 def _copied(part: Any) -> Any:
     kind = type(part)
     if kind is dict:
@@ -383,20 +405,6 @@ def _copied(part: Any) -> Any:
     if kind is list:
         return [one if type(one) in _ATOMS else _copied(one) for one in part]
     return deepcopy(part)
-
-
-def _is_model(of: type) -> bool:
-    return hasattr(of, "model_fields") and hasattr(of, "model_validate")
-
-
-def _fields_of(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple):
-        return list(value)
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-    return dict(value.__dict__)
 
 
 def _as_tagged_text(value: Any) -> Any:
@@ -417,7 +425,7 @@ def _as_tagged_text(value: Any) -> Any:
     elif isinstance(value, ZoneInfo):
         found = "zone", value.key
     elif isinstance(value, PurePath):
-        found = "path", str(value)
+        found = _PURE_PATHS.get(type(value), "path"), str(value)
     elif isinstance(value, re.Pattern) and isinstance(value.pattern, str):
         found = "regex", [value.pattern, value.flags]
     elif isinstance(value, IPv4Address | IPv6Address) and type(value) in (IPv4Address, IPv6Address):
@@ -425,57 +433,3 @@ def _as_tagged_text(value: Any) -> Any:
     elif isinstance(value, IPv4Network | IPv6Network | IPv4Interface | IPv6Interface):
         found = "network" if isinstance(value, IPv4Network | IPv6Network) else "interface", str(value)
     return None if found is None else {TAG: found[0], VALUE: found[1]}
-
-
-def neutral(message: BaseMessage) -> list[Item]:
-    """What a message says, as neutral items."""
-    text = _said(message.content)
-    if isinstance(message, RemoveMessage):
-        return []
-    if isinstance(message, ToolMessage):
-        return [make_result(message.tool_call_id, text, failed=message.status == "error")]
-    if isinstance(message, AIMessage):
-        calls: list[ToolCall] = [
-            {"id": str(call["id"] or number), "name": call["name"], "arguments": call["args"]}
-            for number, call in enumerate(message.tool_calls)
-        ]
-        return [make_item("assistant", text, calls)]
-    role = {"human": "user", "system": "system"}.get(message.type.lower().replace("messagechunk", ""), "assistant")
-    return [{"role": role, "content": text}]
-
-
-def _said(content: Any) -> Any:
-    """A content as text, or as parts if it has images or files."""
-    if not isinstance(content, list):
-        return content
-    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
-    if any(part.get("type") in _MEDIA_PARTS for part in parts):
-        return [part for part in parts if part.get("type") in (*_MEDIA_PARTS, "text")]
-    return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
-
-
-def from_neutral(turn: Said) -> list[BaseMessage]:
-    """Messages of LangChain that say the same as a turn of another writer; their ids say which one they repeat."""
-    made: list[BaseMessage] = []
-    for number, item in enumerate(turn.items):
-        if item.get("thinking"):
-            continue
-        id_, text = turn.copy_id(number), text_of(item.get("content"))
-        if item["role"] == "tool":
-            status: Any = "error" if item.get("error") else "success"
-            made.append(ToolMessage(text, tool_call_id=item["call"], status=status, id=id_))
-        elif item["role"] == "assistant":
-            calls = [
-                {"id": call["id"], "name": call["name"], "args": _as_dict(call.get("arguments")), "type": "tool_call"}
-                for call in item.get("tool_calls") or ()
-            ]
-            made.append(AIMessage(text, tool_calls=calls, id=id_))
-        elif item["role"] == "user":
-            made.append(HumanMessage(openai_content(item.get("content")) or "", id=id_))
-        else:
-            made.append(SystemMessage(text, id=id_))
-    return made
-
-
-def _as_dict(arguments: Any) -> dict[str, Any]:
-    return arguments if isinstance(arguments, dict) else {"arguments": arguments}

@@ -79,6 +79,7 @@ def to_prompt(items: Iterable[Item], dialect: str) -> Messages:
         return Messages(to_messages(whole, dialect))
     system = "\n\n".join(text_of(item.get("content")) for item in whole if item["role"] == "system")
     made = to_messages([item for item in whole if item["role"] != "system"], dialect)
+    made = _accepted(made) if dialect == "anthropic" else made
     if made and made[0]["role"] != "user":
         first = {"content": GOES_ON} if dialect == "anthropic" else {"parts": [{"text": GOES_ON}]}
         made = [{"role": "user", **first}, *made]
@@ -302,30 +303,30 @@ def _responses_message(item: Item) -> dict[str, Any]:
 
 
 def _anthropic(items: list[Item]) -> list[dict[str, Any]]:
-    return _merge(_accepted(_messages(items, "anthropic", _anthropic_message)))
+    return _merge(_messages(items, "anthropic", _anthropic_message))
 
 
-def _accepted(messages: list[tuple[dict[str, Any], bool]]) -> list[tuple[dict[str, Any], bool]]:
+def _accepted(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages without what Anthropic refuses: empty text, and calls of its own tools without their results.
 
     Such a call stays while its step is open: its result is yet to come, and a program that it runs may call tools.
     """
-    blocks = [_dicts(message["content"]) for message, _kept in messages]
+    blocks = [_dicts(message["content"]) for message in messages]
     every = [part for group in blocks for part in group]
     known = {part.get("tool_use_id") for part in every} & {part.get("id") for part in every if is_open_call(part)}
-    roles = [_speaker(message) for message, _kept in messages]
+    roles = [_speaker(message) for message in messages]
     asked = max((number for number, role in enumerate(roles) if role == "user"), default=-1)
     last = max((number for number, role in enumerate(roles) if role == "assistant"), default=-1)
     programs = {_caller(part) for part in every} - {None}
     made = []
-    for number, (message, kept) in enumerate(messages):
+    for number, message in enumerate(messages):
         content = message["content"]
         if isinstance(content, list) and content:
             pending = programs | {part.get("id") for part in blocks[number] if number == last}
             content = [part for part in content if _fits(part, known, pending if number > asked else set())]
             if not content:
                 continue
-        made.append(({"role": message["role"], "content": content}, kept))
+        made.append({**message, "content": content})
     return made
 
 
