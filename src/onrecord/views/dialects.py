@@ -326,8 +326,8 @@ def _accepted(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
             content = [part for part in content if _fits(part, known, pending if number > asked else set())]
             if not content:
                 continue
-        made.append({**message, "content": content})
-    return made
+        made.append({"role": message["role"], "content": content})
+    return made if len(made) == len(messages) else _merge([(message, False) for message in made])
 
 
 def _fits(part: Any, known: set[Any], pending: set[Any]) -> bool:
