@@ -104,7 +104,7 @@ def said(store: Any, thread: str) -> list[str]:
 
 
 def test_a_thread_that_went_on_here_is_imported_into_a_fork(store, tmp_path):
-    """Its newest state stays ours; the fork follows the file, import after import, until it goes on here as well."""
+    """Its newest state stays ours; the fork follows the file, import after import, until it is continued here as well."""
     theirs, ours = InMemorySaver(), OnrecordSaver(store)
 
     def imported() -> Any:
@@ -186,7 +186,7 @@ def test_a_file_that_lost_old_checkpoints_is_imported_into_the_same_thread(store
 
 
 def test_the_command_says_that_it_imported_into_a_fork(store, tmp_path, monkeypatch, capsys):
-    """`onrecord import langgraph FILE` names the fork and the session that went on."""
+    """`onrecord import langgraph FILE` names the fork and the session that was continued."""
     monkeypatch.setenv("ONRECORD_STORE", f"sqlite:///{tmp_path}/x.db")
     monkeypatch.setenv("ONRECORD_PROJECT", "p")
     talking(OnrecordSaver(store)).invoke({"messages": [HumanMessage("ours")]}, at("a"))

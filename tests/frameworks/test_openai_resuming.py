@@ -54,7 +54,7 @@ class Story:
         return result
 
     async def resume(self, agent: Agent[Any], result: Any) -> Any:
-        """Approve the first call that waits, and go on; from the saved state also with a new session object."""
+        """Approve the first call that waits, and continue; from the saved state also with a new session object."""
         state = result.to_state()
         if self.serialized:
             state = await RunState.from_string(agent, state.to_string())

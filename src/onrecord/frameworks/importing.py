@@ -163,7 +163,7 @@ def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable
 
 
 class _Into:
-    """Where a thread of a file is imported: into its session, or into a fork of it if that went on by itself.
+    """Where a thread of a file is imported: into its session, or into a fork of it if that was continued here.
 
     A checkpoint that is put last is the newest of its thread. So one that does not continue the newest on record would
     hide what our runs have added.

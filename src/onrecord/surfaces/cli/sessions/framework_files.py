@@ -49,9 +49,7 @@ def import_framework(call: Call) -> int:
     for one, state in zip(done, states, strict=True):
         call.output.line(f"{state.replace('_', ' ')}: {one.session}, {counted(one.new, f'new {unit}')}")
         if one.fork_of:
-            call.output.line(
-                f"  a fork of {one.fork_of}: that went on here since it was imported, and in the file as well"
-            )
+            call.output.line(f"  a fork of {one.fork_of}: both were continued, here and in the file")
     if not done:
         call.output.note(f"{what} has no conversations")
     return 0
