@@ -121,7 +121,9 @@ def test_calls_of_both_halves_have_ids_of_their_own():
     call = {"id": "call_0", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
     heard = {"role": "assistant", "content": "So", "tool_calls": [call]}
     whole = message_of(half(one, "abort", heard), half(two, "stop", heard | {"content": "and"}))
-    assert [one["id"] for one in whole["tool_calls"]] == ["call_0", "call_1"]
+    ids = [one["id"] for one in whole["tool_calls"]]
+    assert len(set(ids)) == 2
+    assert "call_0" not in ids
     assert whole["content"] == "So  and"
 
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from hashlib import sha256
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import BadReply, InvalidInput
+from onrecord.errors import BadReply, InvalidInput, TooLarge
+from onrecord.log.codec import encode_payload
 from onrecord.rollout.by_ids import llama_completion, llama_reply, vllm_generate
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
 
@@ -54,6 +56,8 @@ TOKEN_ID_LIMIT = 2**31 - 1
 """The largest token id: samples have int32 arrays."""
 CAUSE_LIMIT = 500
 """The longest recorded cause of an abort, in characters."""
+NAME_LENGTH = 20
+"""How many hexadecimal digits name a reply; some engines refuse ids of calls that have more than 40 characters."""
 SIDE_PAYLOADS = ("routed_experts",)
 """Other data about a turn that an engine may return and a trainer needs with the tokens."""
 _PROXY_ONLY = ("stream", "stream_options", "input_ids", "prompt_token_ids", "n")
@@ -152,7 +156,6 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse
     else:
         output_ids, logprobs = _vllm_output(choice, finish)
     plain = dialect in _PLAIN
-    message = _completion_message(choice, parse or with_calls) if plain else _message(choice, finish)
     usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
     _check_length("completion_tokens", output_ids, meta, usage)
     prompt_ids = _prompt_ids(body, choice, sent)
@@ -163,6 +166,12 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse
         read = prompt_ids if prompt_ids is not None else sent
         if read is not None:
             _check_length("prompt_tokens", read, meta, {} if finish == ABORT else usage)
+    message: dict[str, Any] | None
+    if plain:
+        seen = prompt_ids if prompt_ids is not None else sent
+        message = _completion_message(choice, parse or with_calls, name_of(seen or (), output_ids))
+    else:
+        message = _message(choice, finish)
     if plain and message and message.get("tool_calls") and finish == STOP:
         finish = TOOL_CALLS
     found = {name: at[name] for name in SIDE_PAYLOADS for at in (choice, meta) if at.get(name) is not None}
@@ -206,19 +215,51 @@ def with_calls(message: dict[str, Any]) -> dict[str, Any]:
     """The message with the calls between `<tool_call>` marks in its text, if all of them are well formed."""
     text = message["content"]
     calls = []
-    for number, found in enumerate(_CALL.findall(text)):
+    for found in _CALL.findall(text):
         try:
             call = load_json(found.encode())
         except ValueError:
             return message
         if not isinstance(call.get("name"), str) or not isinstance(call.get("arguments", {}), dict):
             return message
-        arguments = json.dumps(call.get("arguments", {}), ensure_ascii=False)
-        function = {"name": call["name"], "arguments": arguments}
-        calls.append({"id": f"call_{number}", "type": "function", "function": function})
+        function = {"name": call["name"], "arguments": _arguments(call, found)}
+        calls.append({"type": "function", "function": function})
     if not calls:
         return message
     return message | {"content": _CALL.sub("", text).strip() or None, "tool_calls": calls}
+
+
+def _arguments(call: dict[str, Any], text: str) -> str:
+    """The arguments of a call as JSON; as the model wrote them if JSON could not be written again (1e999)."""
+    if is_standard(arguments := call.get("arguments", {})):
+        return json.dumps(arguments, ensure_ascii=False)
+    decoder, at, found = json.JSONDecoder(), 1, text
+    while text[at:].strip() != "}":
+        name, colon = decoder.raw_decode(text, _next(text, at, ","))
+        begin = _next(text, colon, ":")
+        _value, at = decoder.raw_decode(text, begin)
+        found = text[begin:at] if name == "arguments" else found
+    return found
+
+
+def _next(text: str, at: int, mark: str) -> int:
+    """Where the next value begins, after white space and a mark."""
+    return len(text) - len(text[at:].lstrip().removeprefix(mark).lstrip())
+
+
+def is_standard(value: Any) -> bool:
+    """Whether standard JSON can carry a parsed value: no infinity, no half letters, no excessive nesting."""
+    try:
+        encode_payload(value)
+    except (InvalidInput, TooLarge):
+        return False
+    return True
+
+
+def name_of(prompt_ids: Sequence[int], output_ids: Sequence[int]) -> str:
+    """A name for a reply that no other one of its conversation has: later prompts are longer."""
+    ids = array("i", [*prompt_ids, *output_ids])
+    return sha256(ids.tobytes()).hexdigest()[:NAME_LENGTH]
 
 
 def _only_choice(body: Any) -> dict[str, Any]:
@@ -321,18 +362,24 @@ def _oddity(message: dict[str, Any]) -> str:
     return ""
 
 
-def _completion_message(choice: dict[str, Any], parse: Parse) -> dict[str, Any]:
+def _completion_message(choice: dict[str, Any], parse: Parse, name: str) -> dict[str, Any]:
     if not isinstance(choice.get("text"), str):
         raise BadReply("the choice has no text")
-    return parsed({"role": "assistant", "content": choice["text"]}, parse)
+    return parsed({"role": "assistant", "content": choice["text"]}, parse, name)
 
 
-def parsed(message: dict[str, Any], parse: Parse) -> dict[str, Any]:
-    """A message with the calls that a parser finds in its text; one that no template could render is refused."""
+def parsed(message: dict[str, Any], parse: Parse, name: str) -> dict[str, Any]:
+    """A message with the calls that a parser finds in its text; one that no template could render is refused.
+
+    Calls without an id get one from the `name` of the reply: clients refuse an id that comes again in a conversation.
+    """
     found = parse(dict(message))
     odd = _oddity(found) if isinstance(found, dict) else "the parser returned no message"
     if odd:
         raise BadReply(f"the parsed message cannot become history: {odd}")
+    if found.get("tool_calls"):
+        named = [{"id": f"call_{name}_{number}", **call} for number, call in enumerate(found["tool_calls"])]
+        found = {**found, "tool_calls": named}
     return {"role": "assistant", **found}
 
 

@@ -63,6 +63,7 @@ from onrecord.rollout.server.asking import CHAT, MESSAGES, RESPONSES, TEXT, Aski
 from onrecord.rollout.server.chat import Chat
 from onrecord.rollout.server.guard import Guard
 from onrecord.rollout.server.live import load, read
+from onrecord.rollout.server.messages import in_form
 from onrecord.rollout.server.metrics import CONTENT_TYPE, Metrics
 from onrecord.rollout.server.shelf import Shelf
 from onrecord.rollout.server.trees import Grove, KnownTree, answers_wanted
@@ -423,7 +424,7 @@ class Front:
         if scope["type"] != "http" or scope["method"] != "POST" or (turn := _TURN.match(scope["path"])) is None:
             await self._app(scope, receive, send)
             return
-        response = self._guard.refusal(Headers(scope=scope), "POST")
+        response: Response | None = self._guard.refusal(Headers(scope=scope), "POST")
         if response is None:
             scope["path_params"] = {"id": turn[1]}
             request = Request(scope, receive, send)
@@ -469,17 +470,19 @@ async def _refused(_request: Request, error: Exception) -> Response:
     return problem_of(error)
 
 
-async def _no_such_route(_request: Request, error: Exception) -> Response:
+async def _no_such_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # as above
     hint = "POST /sessions creates a session; its base URL is /sessions/{session_id}/v1, for Anthropic without /v1"
-    return problem(error.status_code, "no_such_route", str(error.detail), hint=hint, headers=error.headers)
+    said = problem(error.status_code, "no_such_route", str(error.detail), hint=hint, headers=error.headers)
+    return in_form(request.url.path, said)
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
     return Response(status_code=400)  # the client hung up while it was still sending
 
 
-async def _broken(_request: Request, _error: Exception) -> Response:
+async def _broken(request: Request, _error: Exception) -> Response:
     # The server closes the connection after this answer: a client that reuses it would lose its next request.
     headers = {"connection": "close"}
-    return problem(500, "internal", "an error inside onrecord", hint="see the proxy's output", headers=headers)
+    said = problem(500, "internal", "an error inside onrecord", hint="see the proxy's output", headers=headers)
+    return in_form(request.url.path, said)

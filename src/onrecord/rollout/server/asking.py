@@ -61,7 +61,7 @@ class Protocol(NamedTuple):
 class Known(Typed):
     """What the record knows of the conversation that a request continues: a session, or a tree of them."""
 
-    def arguments(self) -> dict[str, str]:
+    def arguments(self) -> dict[str, list[str]]:
         """The arguments of the recorded calls, by the id of the call."""
 
     def conversation(self, response: str) -> list[dict[str, Any]]:

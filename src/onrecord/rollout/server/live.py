@@ -190,7 +190,7 @@ class Live:
             weight_versions=record.weight_versions, abort_cause=record.cause, response_id=record.response_id,
         )  # fmt: skip
 
-    def arguments(self) -> dict[str, str]:
+    def arguments(self) -> dict[str, list[str]]:
         """The arguments of the recorded calls, by the id of the call."""
         with self._lock:
             return arguments_of(self.rollout.trajectory.messages)

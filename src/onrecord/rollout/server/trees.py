@@ -179,7 +179,7 @@ class KnownTree(NamedTuple):
     grove: Grove
     root: str
 
-    def arguments(self) -> dict[str, str]:
+    def arguments(self) -> dict[str, list[str]]:
         """The arguments of the recorded calls of all lines, by the id of the call."""
         with self.grove.reading(self.root) as tree:
             return arguments_of([message for node in tree.nodes for message in node.lane.trajectory.messages])
