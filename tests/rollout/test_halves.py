@@ -57,6 +57,16 @@ def test_a_plain_text_is_the_text_of_its_ids(text):
         assert message_of(half(one, "abort"), half(two, "stop"))["content"] == text
 
 
+def test_an_engine_may_leave_out_a_character_that_was_cut():
+    """The half that began it has no text of it, the other begins behind it: no space is added, and it is not lost."""
+    for text in ("\U0001f600 me", "  \U0001f600 me"):
+        start = len(text) - len(text.lstrip())
+        for cut in range(start + 1, start + 4):
+            one, two = halves(text, cut)
+            heard, said = {"role": "assistant", "content": ""}, {"role": "assistant", "content": " me"}
+            assert message_of(half(one, "abort", heard), half(two, "stop", said))["content"] == text
+
+
 def test_an_engine_may_trim_its_halves():
     """Space that the engine stripped where the halves meet is in the ids, and in the message."""
     text = "Let me  add\nthese €."

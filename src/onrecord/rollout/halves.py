@@ -82,7 +82,8 @@ def _decoded(
         if not thinking and not texts.first.strip(_EDGE).startswith(before.strip(_EDGE)):
             return None
         left_out = "" if calls else last[len(after.strip(_EDGE)) :]  # a stop word, for instance
-        opening = before if before.strip() else after
+        heard_first = before or ("" if thinking else texts.first)  # an engine may return nothing of half a character
+        opening = heard_first if heard_first.strip() else after
         text = text.strip().removesuffix(left_out).rstrip()
         text = opening[: len(opening) - len(opening.lstrip())] + text + after[len(after.rstrip()) :]
     found = parsed({"role": "assistant", "content": text}, parse, name) if text else {"content": None}

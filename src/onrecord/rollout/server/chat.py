@@ -27,7 +27,7 @@ from onrecord.rollout.server.settings import (
 )
 from onrecord.rollout.server.streaming import Flow, Partials
 from onrecord.rollout.server.upstream import Refusal, Upstream, Whole
-from onrecord.rollout.streams import STREAMING_DIALECTS, Gathered, Piece, as_sent, streamed_request
+from onrecord.rollout.streams import STREAMING_DIALECTS, Gathered, Piece, as_sent, is_split, streamed_request
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
 
 if TYPE_CHECKING:
@@ -214,6 +214,7 @@ class Chat:
         first = Piece({}, list(earlier.output_ids), list(earlier.logprobs)) if earlier else None
         partials, whole = Partials(record, first), False
         said = earlier.message if earlier else None
+        split = bool(earlier and begun.decode and is_split(begun.decode(earlier.output_ids)))
         try:
             async with aclosing(self.upstream.chunks(body, begun.root)) as chunks:
                 async for chunk in chunks:
@@ -221,7 +222,7 @@ class Chat:
                         whole = True
                         return chunk if isinstance(chunk, Refusal) else chunk.body
                     piece = gathered.add(chunk)
-                    flow.begin(gathered.id or f"chatcmpl-{begun.intent.id}", int(self.clock()), said)
+                    flow.begin(gathered.id or f"chatcmpl-{begun.intent.id}", int(self.clock()), said, split=split)
                     flow.add(piece)
                     partials.add(piece)
             made = gathered.body()
