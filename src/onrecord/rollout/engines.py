@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import BadReply, InvalidInput, TooLarge
 from onrecord.log.codec import encode_payload
 from onrecord.rollout.by_ids import llama_completion, llama_reply, vllm_generate
+from onrecord.rollout.requests import RESPONSE_FORMAT, TOOL_CHOICE
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ NAME_LENGTH = 20
 SIDE_PAYLOADS = ("routed_experts",)
 """Other data about a turn that an engine may return and a trainer needs with the tokens."""
 _PROXY_ONLY = ("stream", "stream_options", "input_ids", "prompt_token_ids", "n")
+_ONLY_CHAT = (
+    "messages", "tools", "tool_choice", "top_logprobs", "parallel_tool_calls", "reasoning_effort", "documents",
+    "chat_template_kwargs", "add_generation_prompt", "continue_final_message", "chat_template",
+)  # fmt: skip
+"""Fields that mean nothing to an endpoint of completions."""
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 _LARGEST = 3.4028234663852886e38
 """The largest number of float32."""
@@ -87,7 +93,7 @@ def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: Sequence
     if dialect == LLAMA:
         return llama_completion(body, prompt_ids)
     if dialect in COMPLETIONS:
-        for name in ("messages", "tools", "tool_choice", "top_logprobs", "parallel_tool_calls", "response_format"):
+        for name in _ONLY_CHAT:
             body.pop(name, None)
         if "max_completion_tokens" in body:
             body["max_tokens"] = body.pop("max_completion_tokens")
@@ -102,31 +108,11 @@ def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: Sequence
     return body | {"return_token_ids": True, "return_tokens_as_token_ids": True}
 
 
-def token_limit(request: dict[str, Any]) -> int | None:
-    """The client's limit of tokens for one answer."""
-    limits = [request.get(name) for name in ("max_completion_tokens", "max_tokens")]
-    return next((limit for limit in limits if isinstance(limit, int) and not isinstance(limit, bool)), None)
-
-
-def check_request(request: Any) -> dict[str, Any]:
-    """A client's request if it is a valid turn: an object with messages, for one answer."""
-    if not isinstance(request, dict):
-        raise InvalidInput("a chat request must be a JSON object")
-    messages = request.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise InvalidInput("a chat request needs a list of at least one message")
-    for index, message in enumerate(messages):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise InvalidInput(f"message {index} is not an object with a role")
-    if request.get("n", 1) not in (1, None) or isinstance(request.get("n"), bool):
-        raise InvalidInput("n must be 1: a turn has one answer", hint="open a session for each sample")
-    tools = request.get("tools")
-    if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
-        raise InvalidInput("tools must be a list of objects")
-    limit = token_limit(request)
-    if limit is not None and limit < 1:
-        raise InvalidInput("max_tokens must be at least 1")
-    return request
+def lacking(dialect: str) -> tuple[str, ...]:
+    """The fields of a chat request that the endpoint of this dialect does not take; the proxy refuses them."""
+    if dialect in COMPLETIONS:
+        return (TOOL_CHOICE,)
+    return (TOOL_CHOICE, RESPONSE_FORMAT) if dialect in _PLAIN else ()
 
 
 def load_json(text: bytes) -> Any:

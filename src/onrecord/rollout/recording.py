@@ -30,6 +30,7 @@ from onrecord.log.head import refuse_ended
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.store import LEASE_SECONDS
 from onrecord.rollout.lane import LANE_KINDS, REWARD, Lane, item_of, output_payload, partial_payload, prompt_payload
+from onrecord.rollout.matching import arguments_digest
 from onrecord.session.budget import usage_of
 from onrecord.session.turns import refuse_exhausted, stop
 
@@ -245,6 +246,7 @@ class Rollout:
         about: dict[str, Any] = {"base": base, "turn": self.lane.turns + 1, "fingerprint": prepared.fingerprint}
         about |= {"tools": prepared.tools} if prepared.tools else {}
         about |= {"template": dict(prepared.template)} if prepared.template else {}
+        about["arguments"] = arguments_digest(prepared.template)
         begun = log.draft("turn.begun", about)
         drafts = [begun]
         drafts += [

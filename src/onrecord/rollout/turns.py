@@ -126,6 +126,8 @@ class TurnRecord:
     side_payloads: dict[str, Any] = field(default_factory=dict)
     tools: str = ""
     """What identifies the tools of its request; empty in logs of earlier versions."""
+    template: str = ""
+    """What identifies what its request gave to the template; empty in logs of earlier versions."""
     length: int = field(init=False, compare=False, repr=False)
     """How many ids the sequence has with this turn; read for every turn whenever ids are assembled."""
 

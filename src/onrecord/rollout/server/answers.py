@@ -26,7 +26,7 @@ STATUSES = {
     "log_moved": 409, "session_paused": 409, "illegal_transition": 409, "id_reused": 409, "session_frozen": 409,
     "budget_exhausted": 409, "name_taken": 409,
     "assembly_failed": 422,
-    "tokenization_failed": 500, "token_mismatch": 500,
+    "tokenization_failed": 400, "token_mismatch": 500,
     "bad_reply": 502, "upstream_failed": 502,
     "proxy_busy": 503, "turn_aborted": 503, "store_busy": 503, "store_full": 503, "store_read_only": 503,
     "outcome_unknown": 503,
@@ -59,7 +59,7 @@ def problem(
 
 def problem_of(error: OnrecordError) -> JSONResponse:
     """The refusal for an error."""
-    status = STATUSES.get(error.code, 500)
+    status = 500 if error.details.get("unusable_template") else STATUSES.get(error.code, 500)
     headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if status in _COME_BACK or error.retryable else {}
     details = {name: value for name, value in error.details.items() if _is_plain(value)}
     return problem(status, error.code, error.message, hint=hint_of(error), headers=headers, **details)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord.aio import settled
 from onrecord.errors import BadReply, InvalidInput, OnrecordError, TokenMismatch, TurnAborted, UpstreamFailed
-from onrecord.rollout.engines import COMPLETIONS, read_reply, token_limit, upstream_request
+from onrecord.rollout.engines import COMPLETIONS, read_reply, upstream_request
 from onrecord.rollout.halves import joined
+from onrecord.rollout.requests import token_limit
 from onrecord.rollout.server.answers import answer_text
 from onrecord.rollout.server.engine_json import dump
 from onrecord.rollout.server.settings import (

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, LogMoved, SessionNotFound, TrajectoryMoved
+from onrecord.errors import (
+    AssemblyFailed,
+    InvalidInput,
+    LeaseLost,
+    LogMoved,
+    SessionNotFound,
+    TokenizationFailed,
+    TrajectoryMoved,
+)
 from onrecord.rollout.matching import canonical
 from onrecord.rollout.recording import read_lane, refuse_retired, share_rollout
 from onrecord.rollout.server.completions import is_text, text_turn
@@ -145,7 +153,7 @@ class Live:
         model = str(request.get("model") or "")
         try:
             prepared = self._prepare(asked, request)
-        except (InvalidInput, TrajectoryMoved):
+        except (InvalidInput, TokenizationFailed, TrajectoryMoved):
             self._must_be_current()
             raise
         if prepared.answer is not None:

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 
 from onrecord.errors import InvalidInput
 from onrecord.rollout.engines import is_standard, load_json
+from onrecord.rollout.requests import list_of_objects
 from onrecord.rollout.server.answers import event, hint_of, problem_of, to_json, whole_stream
 from onrecord.rollout.server.blocks import CALL, TEXT, THINKING, Blocks
 
@@ -55,7 +56,7 @@ def to_chat(asked: Mapping[str, Any], known: Mapping[str, list[str]]) -> dict[st
             messages += _user(blocks)
     chat["messages"] = messages
     if asked.get("tools"):
-        chat["tools"] = [_tool(tool) for tool in asked["tools"]]
+        chat["tools"] = [_tool(tool) for tool in list_of_objects(asked["tools"], "tools")]
     choice = asked.get("tool_choice")
     if isinstance(choice, dict):
         named = {"type": "function", "function": {"name": choice.get("name")}}

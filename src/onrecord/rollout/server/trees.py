@@ -57,6 +57,7 @@ class Grove:
         self, root: str, chat: dict[str, Any], how: dict[str, bool], asking: Asking, count: int = 1
     ) -> list[Started]:
         """Start the turns of a request: one, or as many as it wants answers, each on the line it belongs to."""
+        asking.check(_numbered(chat, 0))  # before it could begin a branch
         async with self._lock(root):
             started: list[Started] = []
             for number in range(count):
