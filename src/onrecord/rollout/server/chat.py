@@ -223,7 +223,7 @@ class Chat:
                         whole = True
                         return chunk if isinstance(chunk, Refusal) else chunk.body
                     piece = gathered.add(chunk)
-                    flow.begin(gathered.id or f"chatcmpl-{begun.intent.id}", int(self.clock()), said, split=split)
+                    flow.begin(_named(gathered.id, begun), int(self.clock()), said, split=split)
                     flow.add(piece)
                     partials.add(piece)
             made = gathered.body()
@@ -236,7 +236,7 @@ class Chat:
         self, step: str, live: Live, begun: Begun, reply: Reply, request: dict[str, Any], *, flow: Flow | None
     ) -> str:
         """Record the end of a turn, and only then return the answer."""
-        id, created = reply.response_id or f"chatcmpl-{begun.intent.id}", int(self.clock())
+        id, created = _named(reply.response_id, begun), int(self.clock())
         if flow is not None and flow.sent:
             id, created = flow.id, flow.created  # the client has them already
         reply = reply._replace(response_id=id)
@@ -276,6 +276,11 @@ class Chat:
 
 def _as_it_is(message: dict[str, Any]) -> dict[str, Any]:
     return message
+
+
+def _named(id: str, begun: Begun) -> str:
+    """The id of an answer: the engine's, or one of our own if there is none, or an answer on record has it already."""
+    return id if id and id not in begun.responses else f"chatcmpl-{begun.intent.id}"
 
 
 def _continued(earlier: Reply, reply: Reply, begun: Begun, parse: Parse | None, sent: dict[str, Any]) -> Reply:

@@ -27,14 +27,14 @@ from onrecord.rollout.turns import ChatRequest, Reply
 if TYPE_CHECKING:
     import asyncio
     from array import array
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from onrecord.log.head import Head
     from onrecord.rollout.lane import Frozen, Lane
     from onrecord.rollout.recording import Intent, Rollout
     from onrecord.rollout.server.streaming import Flow
     from onrecord.rollout.server.upstream import Refusal
-    from onrecord.rollout.trajectory import Policy, Prepared
+    from onrecord.rollout.trajectory import LinearTrajectory, Policy, Prepared
     from onrecord.rollout.turns import Span, Tokenizer, TurnRecord
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
@@ -63,8 +63,26 @@ class Begun(NamedTuple):
     """What the aborted try of this same turn had sampled."""
     decode: Callable[[Sequence[int]], str] | None = None
     """Turns ids into text, if the tokenizer can."""
+    responses: frozenset[str] = frozenset()
+    """The ids of the answers on record; some engines give several answers the same id."""
     root: str = ""
     """The session that this one branched from, and so on, or itself: they share a prefix, and so an engine."""
+
+
+def answered(lines: Iterable[LinearTrajectory], response: str) -> list[dict[str, Any]] | None:
+    """The messages up to the answer with this id; None if there is none, an error if it could be several."""
+    found: list[list[dict[str, Any]]] = []
+    for line in lines:
+        for anchor, record in zip(line.anchors, line.records, strict=False):
+            messages = line.messages[:anchor]
+            if record.response_id == response and messages not in found:
+                found.append(messages)
+    if len(found) > 1:
+        raise InvalidInput(
+            f"{len(found)} answers on record have the id {response!r:.100}: the engine gave it to each of them",
+            hint="send the conversation itself, without previous_response_id",
+        )
+    return found[0] if found else None
 
 
 class Live:
@@ -162,7 +180,8 @@ class Live:
         unfinished, decode = self._unfinished(prepared), getattr(self.tokenizer, "text_of", None)
         intent = self.rollout.intend(prepared, model=model, joining=joining)
         self.has_open_turn = True
-        return Begun(prepared, prepared.prompt_ids, intent, unfinished, decode, self._root)
+        responses = frozenset(record.response_id for record in self.rollout.trajectory.records)
+        return Begun(prepared, prepared.prompt_ids, intent, unfinished, decode, responses, self._root)
 
     def _prepare(self, asked: ChatRequest, request: dict[str, Any]) -> Prepared:
         trajectory, text = self.rollout.trajectory, "prompt" in request
@@ -207,10 +226,9 @@ class Live:
         """The messages up to the recorded answer with this id."""
         with self._lock:
             for _look in range(2):
-                trajectory = self.rollout.trajectory
-                for anchor, record in zip(trajectory.anchors, trajectory.records, strict=False):
-                    if record.response_id == response:
-                        return trajectory.messages[:anchor]
+                found = answered([self.rollout.trajectory], response)
+                if found is not None:
+                    return found
                 self.rollout.refresh()  # another proxy may have answered it
         raise InvalidInput(f"this session has no response {response!r:.100}")
 

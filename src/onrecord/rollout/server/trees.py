@@ -18,7 +18,7 @@ from onrecord.aio import settled
 from onrecord.errors import Conflict, InvalidInput, SessionFrozen
 from onrecord.rollout.branches import BUSY, FREE, SAME, Line, Node, Tree, choose, grow, read_heads, read_line
 from onrecord.rollout.recording import POLICY_AGENT, refuse_retired
-from onrecord.rollout.server.live import key_of
+from onrecord.rollout.server.live import answered, key_of
 from onrecord.rollout.server.messages import arguments_of
 
 if TYPE_CHECKING:
@@ -188,11 +188,9 @@ class KnownTree(NamedTuple):
     def conversation(self, response: str) -> list[dict[str, Any]]:
         """The messages up to the recorded answer with this id, on whichever line it is."""
         with self.grove.reading(self.root) as tree:
-            for node in tree.nodes:
-                trajectory = node.lane.trajectory
-                for anchor, record in zip(trajectory.anchors, trajectory.records, strict=False):
-                    if record.response_id == response:
-                        return trajectory.messages[:anchor]
+            found = answered([node.lane.trajectory for node in tree.nodes], response)
+        if found is not None:
+            return found
         raise InvalidInput(f"this session has no response {response!r:.100}")
 
 
