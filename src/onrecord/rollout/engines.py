@@ -166,7 +166,19 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse
         message, output_ids, logprobs, finish, prompt_ids,
         _weights(len(output_ids), meta, choice, body, body.get("metadata")),
         cause, response_id if isinstance(response_id, str) else "", side_payloads=found,
+        stop_word=_stop_word(choice, meta),
     )  # fmt: skip
+
+
+def _stop_word(choice: dict[str, Any], meta: dict[str, Any]) -> str:
+    """The word that ended a generation; an engine that ended with an id names that, or nothing."""
+    told = meta.get("finish_reason")
+    named = [
+        choice.get("stop_reason"),
+        choice.get("matched_stop"),
+        told.get("matched") if isinstance(told, dict) else 0,
+    ]
+    return next((word for word in named if isinstance(word, str)), "")
 
 
 def _weights(count: int, *named: Any) -> tuple[Span, ...]:

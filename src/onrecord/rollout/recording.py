@@ -485,8 +485,9 @@ def record_reward(session: Session, lane: Lane, reward: float, *, turn: int | No
             session.log.append(session.log.draft("reward.recorded", data, id=id))
         lane.fold(session.events(after=lane.position, kinds=LANE_KINDS))
     if (known := lane.rewards[position, name]) != reward:
+        was, now = (str(one).removesuffix(".0") for one in (known, reward))  # with all their digits
         raise Conflict(
-            f"the {name} of {'the rollout' if turn is None else f'turn {turn}'} is {known:g} on record, not {reward:g}",
+            f"the {name} of {'the rollout' if turn is None else f'turn {turn}'} is {was} on record, not {now}",
             hint="a reward is recorded once; record another one under another name",
         )
     return is_new

@@ -62,6 +62,8 @@ class Reply(NamedTuple):
     """The response body for the client: after a lost reply, the retry gets exactly these characters."""
     side_payloads: Mapping[str, Any] = {}
     """Other data that belongs to the ids, as JSON: routed experts, for instance."""
+    stop_word: str = ""
+    """The stop word of the request that ended the generation, if the engine names it."""
 
 
 class Tokenized(NamedTuple):

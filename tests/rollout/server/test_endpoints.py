@@ -321,3 +321,47 @@ def test_text_that_only_looks_repeated_is_kept(start, engine, tokenizer):
     proxy.http.post(path, json={"prompt": "Go.", "max_tokens": 50})
     proxy.http.post(path, json={"prompt": "Go.Fine.\n\nNext", "max_tokens": 50})
     assert tokenizer.decode(engine.prompts()[-1]) == "Go.Fine.\n\nNext"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_engine_that_gives_every_answer_the_same_id(start, engine, connect, stream):
+    """The second answer gets an id of the proxy's own, so `previous_response_id` names one turn."""
+    proxy = start(dialect="vllm-completions" if stream else "sglang")
+
+    def same(does):
+        def do(engine, asked):
+            status, headers, body = does(engine, asked)
+            if stream:
+                return status, headers, (one if isinstance(one, bytes) else {**one, "id": "r"} for one in body)
+            return status, headers, body | {"id": "r"}
+
+        return do
+
+    client, session = connect(proxy)
+    texts, previous, ids = ["A.", "B.", "C."], None, []
+    engine.script.extend([same(streams(text) if stream else says(text)) for text in texts])
+    for text in texts:
+        asked = {"model": "policy", "input": text, **({"previous_response_id": previous} if previous else {})}
+        if stream:
+            with client.responses.stream(**asked) as events:
+                events.until_done()
+                previous = events.get_final_response().id
+        else:
+            previous = client.responses.create(**asked).id
+        ids.append(previous)
+    assert ids[0] == "resp_r"
+    assert len(set(ids)) == 3
+    assert [message["content"] for message in proxy.record(session)["messages"][::2]] == texts
+    assert proxy.record(session)["discarded"]["turns"] == 0
+
+
+def test_an_id_that_two_lines_have_is_refused(start, engine):
+    """Two lines of a tree may have answers with the same id of the engine: it is not guessed which one is meant."""
+    proxy = start(branches=True)
+    path = f"/sessions/{proxy.new()}/v1/responses"
+    for text in ("One", "Two"):
+        engine.script.append(lambda engine, asked: (200, {}, says("Fine.")(engine, asked)[2] | {"id": "r"}))
+        proxy.http.post(path, json={"model": "policy", "input": text})
+    refused = proxy.http.post(path, json={"model": "policy", "input": "Go on", "previous_response_id": "resp_r"})
+    assert code_of(refused) == (400, "invalid_input")
+    assert "2 answers on record" in refused.json()["error"]["message"]

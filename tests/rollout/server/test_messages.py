@@ -145,3 +145,27 @@ def test_refusals_outside_a_turn_have_its_own_form(start):
     refused = proxy.http.get(path, headers={"authorization": "Bearer secret"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (405, "no_such_route")
     assert refused.json()["type"] == "error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", ["vllm-completions", "sglang"])
+def test_a_stop_sequence_is_named(start, engine, dialect, stream):
+    """If the engine names the stop word that ended a turn, the client gets it; the end of a turn has none."""
+    proxy = start(dialect=dialect, whole_streams=True)
+
+    def stopped(engine, asked):
+        if dialect == "vllm-completions":
+            return completes("Let me", stop_reason="END")(engine, asked)
+        status, headers, body = says("Let me")(engine, asked)
+        body["choices"][0]["meta_info"]["finish_reason"]["matched"] = "END"
+        return status, headers, body
+
+    for does, expected in ((stopped, ("stop_sequence", "END")), (None, ("end_turn", None))):
+        engine.script.append(does or (completes("Let me") if dialect == "vllm-completions" else says("Let me")))
+        response = post(proxy, proxy.new(), [USER], stop_sequences=["END"], stream=stream)
+        if stream:
+            events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
+            said = next(event["delta"] for event in events if event["type"] == "message_delta")
+        else:
+            said = response.json()
+        assert (said["stop_reason"], said["stop_sequence"]) == expected

@@ -46,6 +46,12 @@ HINTS = {
     "damaged_log": "`onrecord verify` with its name says where; restore a backup, or start another session",
 }  # fmt: skip
 """Hints for clients, where the library's own is for Python or the command line."""
+_INSTEAD = {
+    "decode bytes with errors='replace' first": "send valid Unicode: no half of a surrogate pair, such as \\ud800",
+    "record strings, numbers, lists and dicts": "send standard JSON: no infinite number, and at most 100 levels",
+    "freeze them first": "POST .../samples freezes and returns them",
+}
+"""The same for hints whose errors have no code of their own."""
 _COME_BACK = (503,)
 
 
@@ -67,7 +73,7 @@ def problem_of(error: OnrecordError) -> JSONResponse:
 
 def hint_of(error: OnrecordError) -> str:
     """The hint of an error, for clients over HTTP."""
-    return HINTS.get(error.code, error.hint)
+    return HINTS.get(error.code) or _INSTEAD.get(error.hint, error.hint)
 
 
 def _is_plain(value: object) -> bool:
@@ -80,6 +86,8 @@ def answer_text(reply: Reply, request: dict[str, Any], *, id: str, prompt_length
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
     if request.get("logprobs"):
         choice["logprobs"] = scored(reply.output_ids, reply.logprobs)
+    if reply.stop_word:
+        choice["stop_reason"] = reply.stop_word  # vLLM's name for it
     sampled = len(reply.output_ids)
     return to_json({
         "id": id, "object": "chat.completion", "created": created, "model": request.get("model"),

@@ -40,6 +40,7 @@ from onrecord.errors import (
     NameTaken,
     OnrecordError,
     SessionNotFound,
+    SessionRetired,
     TooLarge,
 )
 from onrecord.log.codec import encode_payload
@@ -62,7 +63,7 @@ from onrecord.rollout.server.answers import merged, problem, problem_of
 from onrecord.rollout.server.asking import CHAT, MESSAGES, RESPONSES, TEXT, Asking, passed
 from onrecord.rollout.server.chat import Chat
 from onrecord.rollout.server.guard import Guard
-from onrecord.rollout.server.live import load, read
+from onrecord.rollout.server.live import is_acknowledged, load, read
 from onrecord.rollout.server.messages import in_form
 from onrecord.rollout.server.metrics import CONTENT_TYPE, Metrics
 from onrecord.rollout.server.shelf import Shelf
@@ -287,12 +288,21 @@ class Proxy:
                 await self.grove.acknowledge(id, str(digest), self.asking.on)
                 return JSONResponse({"session_id": id, "digest": digest, "retired": True})
             return JSONResponse(await self.grove.samples(id, asked, self.asking.on))
-        live = await self._live(request)
         if digest is not None:
-            await self.asking.on(live, settled(partial(live.acknowledge, str(digest))))
-            self.shelf.drop(live)
-            return JSONResponse({"session_id": live.id, "digest": digest, "retired": True})
+            await self._acknowledge(id, str(digest), takeover=_takes_over(request))
+            return JSONResponse({"session_id": id, "digest": digest, "retired": True})
+        live = await self._live(request)
         return await self.asking.on(live, settled(lambda: JSONResponse(live.samples(asked))))
+
+    async def _acknowledge(self, id: str, digest: str, *, takeover: bool) -> None:
+        """Record that the trainer has the samples; a repeated acknowledgement, after a lost reply, changes nothing."""
+        try:
+            live = await self.shelf.get(id, takeover=takeover)
+            await self.asking.on(live, settled(partial(live.acknowledge, digest)))
+            self.shelf.drop(live)
+        except SessionRetired:
+            if not await settled(partial(is_acknowledged, self.records, id, digest)):
+                raise
 
     async def reward(self, request: Request) -> Response:
         """Record a reward; it needs no lease, and may come after the samples were frozen."""

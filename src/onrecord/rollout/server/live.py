@@ -14,12 +14,13 @@ from onrecord.errors import (
     InvalidInput,
     LeaseLost,
     LogMoved,
+    PayloadErased,
     SessionNotFound,
     TokenizationFailed,
     TrajectoryMoved,
 )
 from onrecord.rollout.matching import canonical
-from onrecord.rollout.recording import read_lane, refuse_retired, share_rollout
+from onrecord.rollout.recording import POLICY_AGENT, read_lane, refuse_retired, share_rollout
 from onrecord.rollout.server.completions import is_text, text_turn
 from onrecord.rollout.server.messages import arguments_of
 from onrecord.rollout.turns import ChatRequest, Reply
@@ -361,6 +362,15 @@ def _root_of(records: SessionStore, head: Head) -> str:
         except SessionNotFound:
             return parent
     return head.session
+
+
+def is_acknowledged(records: SessionStore, id: str, digest: str) -> bool:
+    """Whether the trainer has acknowledged these samples; their session is retired since."""
+    try:
+        lane = read_lane(records.get(id, agent=POLICY_AGENT))
+    except PayloadErased:
+        return False
+    return bool(lane.acknowledged and lane.frozen and lane.frozen.digest == digest)
 
 
 def describe(session: Session, lane: Lane, *, tokens: bool) -> dict[str, Any]:

@@ -120,9 +120,11 @@ def _message(answer: dict[str, Any]) -> dict[str, Any]:
             "type": "tool_use", "id": call.get("id"), "name": function["name"],
             "input": _input(function.get("arguments")),
         })  # fmt: skip
+    reason, word = _STOPS.get(choice["finish_reason"], "end_turn"), choice.get("stop_reason")
+    stopped = reason == "end_turn" and bool(word)
     return {
         "id": answer["id"], "type": "message", "role": "assistant", "model": answer["model"], "content": content,
-        "stop_reason": _STOPS.get(choice["finish_reason"], "end_turn"), "stop_sequence": None,
+        "stop_reason": "stop_sequence" if stopped else reason, "stop_sequence": word if stopped else None,
         "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
     }  # fmt: skip
 
@@ -150,7 +152,7 @@ class MessageEvents(Blocks):
         """The rest, why it ended, and what it used."""
         said = _message(json.loads(answer))
         made = b"".join(map(self.take, left)) + self.finish()
-        ended = {"stop_reason": said["stop_reason"], "stop_sequence": None}
+        ended = {name: said[name] for name in ("stop_reason", "stop_sequence")}
         return made + _event("message_delta", delta=ended, usage=said["usage"]) + _event("message_stop")
 
     def error(self, error: OnrecordError) -> bytes:
