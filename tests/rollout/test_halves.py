@@ -137,6 +137,19 @@ def test_calls_of_both_halves_have_ids_of_their_own():
     assert whole["content"] == "So  and"
 
 
+def test_an_engine_that_does_not_return_its_prompt():
+    """The ids of calls depend on the prompt all the same: two turns that say the same have other ones."""
+    one, two = halves(f"So {CALL}", 9)
+    names = [
+        [
+            call["id"]
+            for call in (joined(half(one, "abort"), half(two, "stop"), decode, sent=sent).message or {})["tool_calls"]
+        ]
+        for sent in ([1], [1], [1, 2])
+    ]
+    assert names[0] == names[1] != names[2]
+
+
 def test_an_engine_with_text_of_its_own_is_believed():
     """If the ids decode to other text than the engine returned, its halves are put side by side."""
     one, two = halves("finalHello world", 9)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from functools import partial
 from hashlib import sha256
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -155,7 +156,7 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse
     message: dict[str, Any] | None
     if plain:
         seen = prompt_ids if prompt_ids is not None else sent
-        message = _completion_message(choice, parse or with_calls, name_of(seen or (), output_ids))
+        message = _completion_message(choice, parse or with_calls, partial(name_of, seen or (), output_ids))
     else:
         message = _message(choice, finish)
     if plain and message and message.get("tool_calls") and finish == STOP:
@@ -360,13 +361,13 @@ def _oddity(message: dict[str, Any]) -> str:
     return ""
 
 
-def _completion_message(choice: dict[str, Any], parse: Parse, name: str) -> dict[str, Any]:
+def _completion_message(choice: dict[str, Any], parse: Parse, name: Callable[[], str]) -> dict[str, Any]:
     if not isinstance(choice.get("text"), str):
         raise BadReply("the choice has no text")
     return parsed({"role": "assistant", "content": choice["text"]}, parse, name)
 
 
-def parsed(message: dict[str, Any], parse: Parse, name: str) -> dict[str, Any]:
+def parsed(message: dict[str, Any], parse: Parse, name: Callable[[], str]) -> dict[str, Any]:
     """A message with the calls that a parser finds in its text; one that no template could render is refused.
 
     Calls without an id get one from the `name` of the reply: clients refuse an id that comes again in a conversation.
@@ -376,7 +377,8 @@ def parsed(message: dict[str, Any], parse: Parse, name: str) -> dict[str, Any]:
     if odd:
         raise BadReply(f"the parsed message cannot become history: {odd}")
     if found.get("tool_calls"):
-        named = [{"id": f"call_{name}_{number}", **call} for number, call in enumerate(found["tool_calls"])]
+        beginning = f"call_{name()}"
+        named = [{"id": f"{beginning}_{number}", **call} for number, call in enumerate(found["tool_calls"])]
         found = {**found, "tool_calls": named}
     return {"role": "assistant", **found}
 

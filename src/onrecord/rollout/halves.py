@@ -6,6 +6,7 @@ comes from the ids of both, decoded together, wherever the engine's own fields a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import BadReply
@@ -34,11 +35,16 @@ class _Texts(NamedTuple):
 
 
 def joined(
-    first: Reply, then: Reply, decode: Callable[[Sequence[int]], str] | None = None, parse: Parse | None = None
+    first: Reply,
+    then: Reply,
+    decode: Callable[[Sequence[int]], str] | None = None,
+    parse: Parse | None = None,
+    sent: Sequence[int] = (),
 ) -> Reply:
     """Two replies as one: the second continued from the prompt and the ids of the first.
 
-    `decode` turns ids into text. Without it, a character whose bytes are in both replies is lost.
+    `decode` turns ids into text. Without it, a character whose bytes are in both replies is lost. `sent` is the prompt
+    that the first got, if the engine does not return it.
     """
     output_ids = [*first.output_ids, *then.output_ids]
     heard, said, parse = first.message or {}, then.message or {}, parse or with_calls
@@ -49,7 +55,7 @@ def joined(
             raise BadReply("the engine did not continue from the ids it got")
         prompt_ids = prompt_ids[:before]
     texts = decode and _Texts(decode(first.output_ids), decode(then.output_ids), decode(output_ids))
-    name = name_of(prompt_ids or (), output_ids)
+    name = partial(name_of, sent if prompt_ids is None else prompt_ids, output_ids)
     message = _decoded(heard, said, texts, parse, name) if texts else None
     if message is None:
         message = _side_by_side(heard, said, texts)
@@ -67,7 +73,7 @@ def joined(
 
 
 def _decoded(
-    heard: Mapping[str, Any], said: Mapping[str, Any], texts: _Texts, parse: Parse, name: str
+    heard: Mapping[str, Any], said: Mapping[str, Any], texts: _Texts, parse: Parse, name: Callable[[], str]
 ) -> dict[str, Any] | None:
     """The message that the whole text means; None if the engine took more out of it than thinking, calls and space."""
     thinking, calls = _thinking(heard, said), _calls(heard, said)

@@ -1,7 +1,7 @@
 """Requests of clients: which of them can be a turn, and what they give to the chat template.
 
-A field that changes the prompt or the sampling is honoured, passed on or refused. Nothing that a client asks for is
-left out in silence: the samples would show an answer to another question.
+A field that changes the prompt or the sampling is honoured, passed on or refused: if it were left out in silence, the
+samples would show an answer to another question.
 """
 
 from __future__ import annotations

@@ -286,10 +286,10 @@ def _named(id: str, begun: Begun) -> str:
 def _continued(earlier: Reply, reply: Reply, begun: Begun, parse: Parse | None, sent: dict[str, Any]) -> Reply:
     """An aborted reply and what continued it, as one; if its client has begun to receive it, as it was sent."""
     with suppress(BadReply):
-        whole = joined(earlier, reply, begun.decode, parse)
+        whole = joined(earlier, reply, begun.decode, parse, begun.prompt_ids)
         as_sent(dict(whole.message or {}), sent)
         return whole
-    return joined(earlier, reply, None, parse)
+    return joined(earlier, reply, None, parse, begun.prompt_ids)
 
 
 def _as_text(reply: Reply, begun: Begun) -> Reply:
