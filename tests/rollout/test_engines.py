@@ -375,30 +375,6 @@ def test_calls_in_a_plain_completion():
     assert (reply.finish, said(reply)["content"]) == ("tool_calls", "Go.")
 
 
-@pytest.mark.parametrize("arguments", ['{"x": 1e999}', '{"x":  "\\ud800"}', '{"y": {"arguments": 1}, "x": -1e999}'])
-def test_arguments_that_json_cannot_write_again_stay_as_written(arguments):
-    """A number or a half letter that would not survive is on record as the model wrote it, and not as Infinity."""
-    for text in (f'{{"name": "f", "arguments": {arguments}}}', f'{{"arguments" : {arguments} , "name": "f"}}'):
-        (call,) = with_calls({"role": "assistant", "content": f"<tool_call>{text}</tool_call>"})["tool_calls"]
-        assert call["function"] == {"name": "f", "arguments": arguments}
-
-
-def test_no_two_replies_name_their_calls_alike():
-    """Ids of calls depend on the ids of prompt and reply only: the same again, and others in every later turn."""
-    text = '<tool_call>{"name": "a"}</tool_call><tool_call>{"name": "b"}</tool_call>'
-
-    def names(prompt):
-        body = completion_reply(text)
-        body["choices"][0]["prompt_token_ids"] = prompt
-        body["usage"]["prompt_tokens"] = len(prompt)
-        return [call["id"] for call in said(read_reply(VLLM_COMPLETIONS, body, prompt))["tool_calls"]]
-
-    first, again, later = names([1, 2]), names([1, 2]), names([1, 2, 11, 7, 3])
-    assert first == again
-    assert len({*first, *later}) == 4
-    assert all(len(name) <= 40 for name in (*first, *later))
-
-
 @pytest.mark.parametrize(
     "request_",
     [
