@@ -164,3 +164,12 @@ def test_what_the_template_cannot_render_is_refused(start, tokenizer_place):
         assert code_of(response) == (400, "tokenization_failed")
         assert response.json()["error"]["hint"]
     assert ask(proxy, session, messages=[USER, message, USER]).status_code == 200
+
+
+def test_a_session_of_an_earlier_version_continues(shown):
+    """Its record does not say what its requests gave to the template, so nothing that follows is refused for it."""
+    proxy, _read = shown
+    session = proxy.new()
+    messages = [USER, message_of(ask(proxy, session)), USER]
+    proxy.proxy.shelf.peek(session).rollout.trajectory.records[0].template = ""
+    assert ask(proxy, session, messages=messages, reasoning_effort="low").status_code == 200
