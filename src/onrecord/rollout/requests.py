@@ -92,7 +92,7 @@ def _refuse_lacking(request: Mapping[str, Any], lacking: Sequence[str]) -> None:
     if TOOL_CHOICE in lacking and request.get(TOOL_CHOICE) not in (None, "auto", "none"):
         raise InvalidInput(
             "the engine's endpoint cannot enforce this tool_choice, and the model would not know of it",
-            hint='send "auto" or "none", or serve with a dialect of the chat endpoint (--dialect sglang or vllm)',
+            hint='send "auto" or "none", or serve with a dialect of a chat endpoint: sglang or vllm',
         )
     form = request.get(RESPONSE_FORMAT)
     if RESPONSE_FORMAT in lacking and form is not None and not (isinstance(form, dict) and form.get("type") == "text"):
