@@ -19,13 +19,13 @@ from onrecord.rollout.engines import (
     VLLM,
     VLLM_COMPLETIONS,
     VLLM_GENERATE,
-    check_request,
     endpoint,
     load_json,
     read_reply,
     upstream_request,
     with_calls,
 )
+from onrecord.rollout.requests import check_request
 from tests.rollout.test_llama import llama_reply
 
 SENT = [1, 2, 3]

@@ -57,6 +57,16 @@ def test_a_plain_text_is_the_text_of_its_ids(text):
         assert message_of(half(one, "abort"), half(two, "stop"))["content"] == text
 
 
+def test_an_engine_may_leave_out_a_character_that_was_cut():
+    """The half that began it has no text of it, the other begins behind it: no space is added, and it is not lost."""
+    for text in ("\U0001f600 me", "  \U0001f600 me"):
+        start = len(text) - len(text.lstrip())
+        for cut in range(start + 1, start + 4):
+            one, two = halves(text, cut)
+            heard, said = {"role": "assistant", "content": ""}, {"role": "assistant", "content": " me"}
+            assert message_of(half(one, "abort", heard), half(two, "stop", said))["content"] == text
+
+
 def test_an_engine_may_trim_its_halves():
     """Space that the engine stripped where the halves meet is in the ids, and in the message."""
     text = "Let me  add\nthese €."
@@ -121,8 +131,23 @@ def test_calls_of_both_halves_have_ids_of_their_own():
     call = {"id": "call_0", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
     heard = {"role": "assistant", "content": "So", "tool_calls": [call]}
     whole = message_of(half(one, "abort", heard), half(two, "stop", heard | {"content": "and"}))
-    assert [one["id"] for one in whole["tool_calls"]] == ["call_0", "call_1"]
+    ids = [one["id"] for one in whole["tool_calls"]]
+    assert len(set(ids)) == 2
+    assert "call_0" not in ids
     assert whole["content"] == "So  and"
+
+
+def test_an_engine_that_does_not_return_its_prompt():
+    """The ids of calls depend on the prompt all the same: two turns that say the same have other ones."""
+    one, two = halves(f"So {CALL}", 9)
+    names = [
+        [
+            call["id"]
+            for call in (joined(half(one, "abort"), half(two, "stop"), decode, sent=sent).message or {})["tool_calls"]
+        ]
+        for sent in ([1], [1], [1, 2])
+    ]
+    assert names[0] == names[1] != names[2]
 
 
 def test_an_engine_with_text_of_its_own_is_believed():

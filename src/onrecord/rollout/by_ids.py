@@ -70,6 +70,7 @@ def llama_reply(body: Any) -> dict[str, Any]:
         "text": body.get("content"), "token_ids": body["tokens"],
         "logprobs": {"token_logprobs": [row.get("logprob") for row in rows]},
         "finish_reason": _LLAMA_ENDS.get(ended, ended) if isinstance(ended, str) else ended,
+        "stop_reason": body.get("stopping_word") or None,
     }  # fmt: skip
     usage = {"prompt_tokens": body.get("tokens_evaluated"), "completion_tokens": body.get("tokens_predicted")}
     return {"choices": [choice], "usage": usage}

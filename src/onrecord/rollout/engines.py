@@ -12,11 +12,15 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from functools import partial
+from hashlib import sha256
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import BadReply, InvalidInput
+from onrecord.errors import BadReply, InvalidInput, TooLarge
+from onrecord.log.codec import encode_payload
 from onrecord.rollout.by_ids import llama_completion, llama_reply, vllm_generate
+from onrecord.rollout.requests import RESPONSE_FORMAT, TOOL_CHOICE
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
 
 if TYPE_CHECKING:
@@ -54,9 +58,16 @@ TOKEN_ID_LIMIT = 2**31 - 1
 """The largest token id: samples have int32 arrays."""
 CAUSE_LIMIT = 500
 """The longest recorded cause of an abort, in characters."""
+NAME_LENGTH = 20
+"""How many hexadecimal digits name a reply; some engines refuse ids of calls that have more than 40 characters."""
 SIDE_PAYLOADS = ("routed_experts",)
 """Other data about a turn that an engine may return and a trainer needs with the tokens."""
 _PROXY_ONLY = ("stream", "stream_options", "input_ids", "prompt_token_ids", "n")
+_ONLY_CHAT = (
+    "messages", "tools", "tool_choice", "top_logprobs", "parallel_tool_calls", "reasoning_effort", "documents",
+    "chat_template_kwargs", "add_generation_prompt", "continue_final_message", "chat_template",
+)  # fmt: skip
+"""Fields that mean nothing to an endpoint of completions."""
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 _LARGEST = 3.4028234663852886e38
 """The largest number of float32."""
@@ -83,7 +94,7 @@ def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: Sequence
     if dialect == LLAMA:
         return llama_completion(body, prompt_ids)
     if dialect in COMPLETIONS:
-        for name in ("messages", "tools", "tool_choice", "top_logprobs", "parallel_tool_calls", "response_format"):
+        for name in _ONLY_CHAT:
             body.pop(name, None)
         if "max_completion_tokens" in body:
             body["max_tokens"] = body.pop("max_completion_tokens")
@@ -98,31 +109,11 @@ def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: Sequence
     return body | {"return_token_ids": True, "return_tokens_as_token_ids": True}
 
 
-def token_limit(request: dict[str, Any]) -> int | None:
-    """The client's limit of tokens for one answer."""
-    limits = [request.get(name) for name in ("max_completion_tokens", "max_tokens")]
-    return next((limit for limit in limits if isinstance(limit, int) and not isinstance(limit, bool)), None)
-
-
-def check_request(request: Any) -> dict[str, Any]:
-    """A client's request if it is a valid turn: an object with messages, for one answer."""
-    if not isinstance(request, dict):
-        raise InvalidInput("a chat request must be a JSON object")
-    messages = request.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise InvalidInput("a chat request needs a list of at least one message")
-    for index, message in enumerate(messages):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise InvalidInput(f"message {index} is not an object with a role")
-    if request.get("n", 1) not in (1, None) or isinstance(request.get("n"), bool):
-        raise InvalidInput("n must be 1: a turn has one answer", hint="open a session for each sample")
-    tools = request.get("tools")
-    if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
-        raise InvalidInput("tools must be a list of objects")
-    limit = token_limit(request)
-    if limit is not None and limit < 1:
-        raise InvalidInput("max_tokens must be at least 1")
-    return request
+def lacking(dialect: str) -> tuple[str, ...]:
+    """The fields of a chat request that the endpoint of this dialect does not take; the proxy refuses them."""
+    if dialect in COMPLETIONS:
+        return (TOOL_CHOICE,)
+    return (TOOL_CHOICE, RESPONSE_FORMAT) if dialect in _PLAIN else ()
 
 
 def load_json(text: bytes) -> Any:
@@ -152,7 +143,6 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse
     else:
         output_ids, logprobs = _vllm_output(choice, finish)
     plain = dialect in _PLAIN
-    message = _completion_message(choice, parse or with_calls) if plain else _message(choice, finish)
     usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
     _check_length("completion_tokens", output_ids, meta, usage)
     prompt_ids = _prompt_ids(body, choice, sent)
@@ -163,6 +153,12 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse
         read = prompt_ids if prompt_ids is not None else sent
         if read is not None:
             _check_length("prompt_tokens", read, meta, {} if finish == ABORT else usage)
+    message: dict[str, Any] | None
+    if plain:
+        seen = prompt_ids if prompt_ids is not None else sent
+        message = _completion_message(choice, parse or with_calls, partial(name_of, seen or (), output_ids))
+    else:
+        message = _message(choice, finish)
     if plain and message and message.get("tool_calls") and finish == STOP:
         finish = TOOL_CALLS
     found = {name: at[name] for name in SIDE_PAYLOADS for at in (choice, meta) if at.get(name) is not None}
@@ -171,7 +167,19 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse
         message, output_ids, logprobs, finish, prompt_ids,
         _weights(len(output_ids), meta, choice, body, body.get("metadata")),
         cause, response_id if isinstance(response_id, str) else "", side_payloads=found,
+        stop_word=_stop_word(choice, meta),
     )  # fmt: skip
+
+
+def _stop_word(choice: dict[str, Any], meta: dict[str, Any]) -> str:
+    """The word that ended a generation; an engine that ended with an id names that, or nothing."""
+    told = meta.get("finish_reason")
+    named = [
+        choice.get("stop_reason"),
+        choice.get("matched_stop"),
+        told.get("matched") if isinstance(told, dict) else 0,
+    ]
+    return next((word for word in named if isinstance(word, str)), "")
 
 
 def _weights(count: int, *named: Any) -> tuple[Span, ...]:
@@ -206,19 +214,51 @@ def with_calls(message: dict[str, Any]) -> dict[str, Any]:
     """The message with the calls between `<tool_call>` marks in its text, if all of them are well formed."""
     text = message["content"]
     calls = []
-    for number, found in enumerate(_CALL.findall(text)):
+    for found in _CALL.findall(text):
         try:
             call = load_json(found.encode())
         except ValueError:
             return message
         if not isinstance(call.get("name"), str) or not isinstance(call.get("arguments", {}), dict):
             return message
-        arguments = json.dumps(call.get("arguments", {}), ensure_ascii=False)
-        function = {"name": call["name"], "arguments": arguments}
-        calls.append({"id": f"call_{number}", "type": "function", "function": function})
+        function = {"name": call["name"], "arguments": _arguments(call, found)}
+        calls.append({"type": "function", "function": function})
     if not calls:
         return message
     return message | {"content": _CALL.sub("", text).strip() or None, "tool_calls": calls}
+
+
+def _arguments(call: dict[str, Any], text: str) -> str:
+    """The arguments of a call as JSON; as the model wrote them if JSON could not be written again (1e999)."""
+    if is_standard(arguments := call.get("arguments", {})):
+        return json.dumps(arguments, ensure_ascii=False)
+    decoder, at, found = json.JSONDecoder(), 1, text
+    while text[at:].strip() != "}":
+        name, colon = decoder.raw_decode(text, _next(text, at, ","))
+        begin = _next(text, colon, ":")
+        _value, at = decoder.raw_decode(text, begin)
+        found = text[begin:at] if name == "arguments" else found
+    return found
+
+
+def _next(text: str, at: int, mark: str) -> int:
+    """Where the next value begins, after white space and a mark."""
+    return len(text) - len(text[at:].lstrip().removeprefix(mark).lstrip())
+
+
+def is_standard(value: Any) -> bool:
+    """Whether standard JSON can carry a parsed value: no infinity, no half letters, no excessive nesting."""
+    try:
+        encode_payload(value)
+    except (InvalidInput, TooLarge):
+        return False
+    return True
+
+
+def name_of(prompt_ids: Sequence[int], output_ids: Sequence[int]) -> str:
+    """A name for a reply that no other one of its conversation has: later prompts are longer."""
+    ids = array("i", [*prompt_ids, *output_ids])
+    return sha256(ids.tobytes()).hexdigest()[:NAME_LENGTH]
 
 
 def _only_choice(body: Any) -> dict[str, Any]:
@@ -321,18 +361,25 @@ def _oddity(message: dict[str, Any]) -> str:
     return ""
 
 
-def _completion_message(choice: dict[str, Any], parse: Parse) -> dict[str, Any]:
+def _completion_message(choice: dict[str, Any], parse: Parse, name: Callable[[], str]) -> dict[str, Any]:
     if not isinstance(choice.get("text"), str):
         raise BadReply("the choice has no text")
-    return parsed({"role": "assistant", "content": choice["text"]}, parse)
+    return parsed({"role": "assistant", "content": choice["text"]}, parse, name)
 
 
-def parsed(message: dict[str, Any], parse: Parse) -> dict[str, Any]:
-    """A message with the calls that a parser finds in its text; one that no template could render is refused."""
+def parsed(message: dict[str, Any], parse: Parse, name: Callable[[], str]) -> dict[str, Any]:
+    """A message with the calls that a parser finds in its text; one that no template could render is refused.
+
+    Calls without an id get one from the `name` of the reply: clients refuse an id that comes again in a conversation.
+    """
     found = parse(dict(message))
     odd = _oddity(found) if isinstance(found, dict) else "the parser returned no message"
     if odd:
         raise BadReply(f"the parsed message cannot become history: {odd}")
+    if found.get("tool_calls"):
+        beginning = f"call_{name()}"
+        named = [{"id": f"{beginning}_{number}", **call} for number, call in enumerate(found["tool_calls"])]
+        found = {**found, "tool_calls": named}
     return {"role": "assistant", **found}
 
 

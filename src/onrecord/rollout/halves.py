@@ -6,10 +6,11 @@ comes from the ids of both, decoded together, wherever the engine's own fields a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import BadReply
-from onrecord.rollout.engines import parsed, with_calls
+from onrecord.rollout.engines import name_of, parsed, with_calls
 from onrecord.rollout.turns import STOP, TOOL_CALLS
 
 if TYPE_CHECKING:
@@ -34,26 +35,32 @@ class _Texts(NamedTuple):
 
 
 def joined(
-    first: Reply, then: Reply, decode: Callable[[Sequence[int]], str] | None = None, parse: Parse | None = None
+    first: Reply,
+    then: Reply,
+    decode: Callable[[Sequence[int]], str] | None = None,
+    parse: Parse | None = None,
+    sent: Sequence[int] = (),
 ) -> Reply:
     """Two replies as one: the second continued from the prompt and the ids of the first.
 
-    `decode` turns ids into text. Without it, a character whose bytes are in both replies is lost.
+    `decode` turns ids into text. Without it, a character whose bytes are in both replies is lost. `sent` is the prompt
+    that the first got, if the engine does not return it.
     """
     output_ids = [*first.output_ids, *then.output_ids]
     heard, said, parse = first.message or {}, then.message or {}, parse or with_calls
-    texts = decode and _Texts(decode(first.output_ids), decode(then.output_ids), decode(output_ids))
-    message = _decoded(heard, said, texts, parse) if texts else None
-    if message is None:
-        message = _side_by_side(heard, said, texts)
-        if not message.get("tool_calls") and isinstance(message.get("content"), str):
-            message = parsed(message, parse)  # the engine saw each half of a call, and neither parses alone
     prompt_ids, done = then.prompt_ids, list(first.output_ids)
     if prompt_ids is not None:
         before = len(prompt_ids) - len(done)
         if list(prompt_ids[before:]) != done:
             raise BadReply("the engine did not continue from the ids it got")
         prompt_ids = prompt_ids[:before]
+    texts = decode and _Texts(decode(first.output_ids), decode(then.output_ids), decode(output_ids))
+    name = partial(name_of, sent if prompt_ids is None else prompt_ids, output_ids)
+    message = _decoded(heard, said, texts, parse, name) if texts else None
+    if message is None:
+        message = _side_by_side(heard, said, texts)
+        if not message.get("tool_calls") and isinstance(message.get("content"), str):
+            message = parsed(message, parse, name)  # the engine saw each half of a call, and neither parses alone
     return then._replace(
         message=message,
         prompt_ids=prompt_ids,
@@ -65,7 +72,9 @@ def joined(
     )
 
 
-def _decoded(heard: Mapping[str, Any], said: Mapping[str, Any], texts: _Texts, parse: Parse) -> dict[str, Any] | None:
+def _decoded(
+    heard: Mapping[str, Any], said: Mapping[str, Any], texts: _Texts, parse: Parse, name: Callable[[], str]
+) -> dict[str, Any] | None:
     """The message that the whole text means; None if the engine took more out of it than thinking, calls and space."""
     thinking, calls = _thinking(heard, said), _calls(heard, said)
     thought, ends, text = texts.whole.partition(_THOUGHT_ENDS) if thinking else ("", "", texts.whole)
@@ -79,10 +88,11 @@ def _decoded(heard: Mapping[str, Any], said: Mapping[str, Any], texts: _Texts, p
         if not thinking and not texts.first.strip(_EDGE).startswith(before.strip(_EDGE)):
             return None
         left_out = "" if calls else last[len(after.strip(_EDGE)) :]  # a stop word, for instance
-        opening = before if before.strip() else after
+        heard_first = before or ("" if thinking else texts.first)  # an engine may return nothing of half a character
+        opening = heard_first if heard_first.strip() else after
         text = text.strip().removesuffix(left_out).rstrip()
         text = opening[: len(opening) - len(opening.lstrip())] + text + after[len(after.rstrip()) :]
-    found = parsed({"role": "assistant", "content": text}, parse) if text else {"content": None}
+    found = parsed({"role": "assistant", "content": text}, parse, name) if text else {"content": None}
     if len(found.get("tool_calls") or []) < len(calls):
         return None
     message = {"role": "assistant", **said, **found}

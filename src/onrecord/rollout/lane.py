@@ -77,6 +77,7 @@ class OpenTurn:
     partial: list[dict[str, Any]] = field(default_factory=list)
     erased: bool = False
     tools: str = ""
+    template: str = ""
 
     @property
     def streamed(self) -> int:
@@ -164,7 +165,7 @@ class Lane:
             self._interrupt("another turn was begun")  # part of a frozen digest, like the other causes: never reworded
             self.turns += 1
             self.open = OpenTurn(event.id, event.position, self._base(data), str(data.get("fingerprint", "")))
-            self.open.tools = str(data.get("tools", ""))
+            self.open.tools, self.open.template = str(data.get("tools", "")), str(data.get("arguments", ""))
         elif kind == "samples.frozen":
             options = data.get("options", {})
             self.frozen = Frozen(event.position, str(data.get("digest")), options, data.get("count", 0))
@@ -290,6 +291,7 @@ def _record(turn: OpenTurn, output: dict[str, Any], cause: str) -> TurnRecord:
         response_id=output.get("response_id", ""),
         side_payloads=output.get("side", {}),
         tools=turn.tools,
+        template=turn.template,
     )
 
 

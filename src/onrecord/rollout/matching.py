@@ -187,6 +187,22 @@ def tools_digest(tools: Sequence[Mapping[str, Any]] | None) -> str:
     return sha256(canonical(list(tools)).encode()).hexdigest()[:16] if tools else NO_TOOLS
 
 
+def arguments_digest(arguments: Mapping[str, Any]) -> str:
+    """What identifies what a request gives to the template."""
+    return tools_digest([dict(arguments)]) if arguments else NO_TOOLS
+
+
+def refuse_changes(known: tuple[str, str], given: tuple[str, str]) -> None:
+    """Refuse other tools, or other arguments of the template, than those of the turns on record; "" is unknown."""
+    reasons = (
+        "this request names other tools than the turns before it, and the model would not see them",
+        "this request has other chat_template_kwargs, reasoning_effort or documents than the turns on record",
+    )
+    for was, now, reason in zip(known, given, reasons, strict=True):
+        if was and was != now:
+            raise InvalidInput(reason, hint="send the same ones in every request, or start another session")
+
+
 def _strict_key(message: Message) -> Key:
     calls = [_without_index(call) for call in _calls(message)]
     return (*_role_content_key(message), _reasoning(message), canonical(calls))

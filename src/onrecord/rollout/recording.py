@@ -30,6 +30,7 @@ from onrecord.log.head import refuse_ended
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.store import LEASE_SECONDS
 from onrecord.rollout.lane import LANE_KINDS, REWARD, Lane, item_of, output_payload, partial_payload, prompt_payload
+from onrecord.rollout.matching import arguments_digest
 from onrecord.session.budget import usage_of
 from onrecord.session.turns import refuse_exhausted, stop
 
@@ -245,6 +246,7 @@ class Rollout:
         about: dict[str, Any] = {"base": base, "turn": self.lane.turns + 1, "fingerprint": prepared.fingerprint}
         about |= {"tools": prepared.tools} if prepared.tools else {}
         about |= {"template": dict(prepared.template)} if prepared.template else {}
+        about["arguments"] = arguments_digest(prepared.template)
         begun = log.draft("turn.begun", about)
         drafts = [begun]
         drafts += [
@@ -483,8 +485,9 @@ def record_reward(session: Session, lane: Lane, reward: float, *, turn: int | No
             session.log.append(session.log.draft("reward.recorded", data, id=id))
         lane.fold(session.events(after=lane.position, kinds=LANE_KINDS))
     if (known := lane.rewards[position, name]) != reward:
+        was, now = (str(one).removesuffix(".0") for one in (known, reward))  # with all their digits
         raise Conflict(
-            f"the {name} of {'the rollout' if turn is None else f'turn {turn}'} is {known:g} on record, not {reward:g}",
+            f"the {name} of {'the rollout' if turn is None else f'turn {turn}'} is {was} on record, not {now}",
             hint="a reward is recorded once; record another one under another name",
         )
     return is_new

@@ -172,6 +172,11 @@ def certain(text: str, *, parsed: bool, own_parser: bool = False) -> str:
     return text.rstrip(_SPLIT)  # a character whose bytes are not all there
 
 
+def is_split(text: str) -> bool:
+    """Whether decoded ids end inside a character, as far as one can see."""
+    return text.endswith(_SPLIT)
+
+
 def as_sent(message: dict[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
     """The whole message, spelled as its client has begun to receive it.
 

@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 
     from onrecord.rollout.matching import Message
 
-RESERVED = ("messages", "tools", "documents", "add_generation_prompt")
-"""Names of a template that `chat_template_kwargs` may not set."""
 _THINKING = ("reasoning_content", "thinking", "reasoning")
 """The names of thinking in messages: clients send one of them, and templates read the first or the second."""
 _NO_CONTENT: tuple[dict[str, Any], ...] = ({}, {"content": None}, {"content": ""})
 """What a message without content has in its place, in the order in which it is tried."""
-_FAILURES = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+_FAILURES = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 
 
 class ChatTemplate:
@@ -84,17 +82,10 @@ class ChatTemplate:
                 problem = problem or found
                 if not any(message.get("tool_calls") or "content" not in message for message in plain):
                     break
-        raise TokenizationFailed(f"the chat template cannot render these messages: {problem}")
-
-
-def check_arguments(arguments: Any) -> dict[str, Any]:
-    """The `chat_template_kwargs` of a request, if they are valid."""
-    if not isinstance(arguments, dict) or not all(isinstance(name, str) and name.isidentifier() for name in arguments):
-        raise InvalidInput("chat_template_kwargs must be an object whose names are identifiers")
-    taken = sorted(set(arguments) & set(RESERVED))
-    if taken:
-        raise InvalidInput(f"chat_template_kwargs may not set {taken[0]}", hint="send it as a field of the request")
-    return arguments
+        raise TokenizationFailed(
+            f"the chat template cannot render these messages: {problem}",
+            hint="look at their roles, and at the fields of tools and tool_calls",
+        )
 
 
 def _plain(message: Message) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput, TokenizationFailed
 from onrecord.rollout.matching import canonical
-from onrecord.rollout.templates import ChatTemplate, check_arguments
+from onrecord.rollout.requests import DOCUMENTS, check_arguments
+from onrecord.rollout.templates import ChatTemplate
 from onrecord.rollout.turns import Joint, Tokenized
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _MARK = "onrecord7c1e9d"
 _SHOWN = "onrecord52d8f0n{}x"
 """The text in place of a new message, to see whether the template shows it."""
 _QUESTION = {"role": "user", "content": "?"}
-_NO_ANSWERS = "the chat template does not render the assistant's messages"
 DEFAULT, TOOL_USE = "default", "tool_use"
 _NAMES = (DEFAULT, TOOL_USE)
 OVERLAP_LIMIT = 8
@@ -82,7 +82,7 @@ class TemplateTokenizer:
         self._endings: dict[str, tuple[int | None, bool]] = {}
 
     def with_arguments(self, arguments: Any) -> TemplateTokenizer:
-        """The same tokenizer with `chat_template_kwargs` of a request."""
+        """The same tokenizer with `chat_template_kwargs` of a request, its `reasoning_effort` and its `documents`."""
         other = copy(self)
         other.arguments = self.arguments | check_arguments(arguments)
         return other
@@ -107,7 +107,7 @@ class TemplateTokenizer:
             if rest is not None:
                 self._check_shown(dummy, appended, tools)
                 return self._tokenized(rest[self._body(rest) if dummy.get("tool_calls") else 0 :], [])
-        raise refused or TokenizationFailed(_NO_ANSWERS)
+        raise refused or _no_answers()
 
     def repair(self, tail: Sequence[int], suffix: Sequence[int]) -> Joint:
         """Leave out the end of the turn if it was sampled."""
@@ -154,11 +154,12 @@ class TemplateTokenizer:
         return found
 
     def _text(self, messages: Sequence[Message], tools: Tools, *, ready: bool, shown: bool = True) -> str:
-        """What the template for these tools writes; unless they are `shown`, it gets none."""
+        """What the template for these tools writes; unless they are `shown`, it gets none, and no documents."""
         templates = self._templates
         first, other = (TOOL_USE, DEFAULT) if tools else (DEFAULT, TOOL_USE)
         template = templates.get(first) or templates[other]
-        return template.render(messages, tools if shown else None, self.arguments, ready=ready)
+        arguments = self.arguments if shown else {**self.arguments, DOCUMENTS: None}
+        return template.render(messages, tools if shown else None, arguments, ready=ready)
 
     def _rest(self, dummy: Message, appended: Sequence[Message], tools: Tools) -> str | None:
         """What the template writes after the mark of a dummy turn; None if it does not write the mark."""
@@ -205,10 +206,15 @@ class TemplateTokenizer:
         for messages in ([*turn, _QUESTION], turn):
             _before, mark, rest = self._text(messages, None, ready=False).partition(_MARK)
             if not mark:
-                raise TokenizationFailed(_NO_ANSWERS)
+                raise _no_answers()
             ids.append(next(iter(self._tokenized(rest, []).ids), None))
         # The last turn of a conversation may end with another id, but it ends with one only if turns have an end.
         return ids[0], ids[1] is not None and (ids[0] == ids[1] or ids[1] in self._stops)
+
+
+def _no_answers() -> TokenizationFailed:
+    """An error that no client can avoid: the template was chosen by who serves it."""
+    return TokenizationFailed("the chat template does not render the assistant's messages", unusable_template=True)
 
 
 def _dummies(calls: Any) -> Iterator[dict[str, Any]]:

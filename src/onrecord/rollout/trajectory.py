@@ -23,12 +23,15 @@ from onrecord.rollout.ids import first_difference, last_ids, marked, sequence, w
 from onrecord.rollout.matching import (
     LOOSE_REASONING,
     Matching,
+    arguments_digest,
     as_stored,
     canonical,
     difference,
+    refuse_changes,
     spelling_hint,
     tools_digest,
 )
+from onrecord.rollout.requests import template_arguments, without_documents
 from onrecord.rollout.turns import (
     ABORT,
     ABORTED,
@@ -72,7 +75,10 @@ class Policy(NamedTuple):
     refuse_after_length: bool = False
     """Whether to refuse a request that follows a turn which ran out of tokens."""
     new_tools: bool = False
-    """Whether a request may name other tools than the turns before it. The model sees only the first ones."""
+    """Whether a request may name other tools, or other arguments of the template, than the turns before it.
+
+    The model sees only the first tools; arguments change what is rendered from then on.
+    """
 
     def checked(self) -> Policy:
         """This policy, or an error if a value is out of bounds."""
@@ -103,7 +109,7 @@ class Prepared:
     """The recorded answer to this request, if nothing was built on it: return it and call no engine."""
     tools: str = ""
     template: Mapping[str, Any] = field(default_factory=dict)
-    """The `chat_template_kwargs` of the request."""
+    """What the request gives to the template: `chat_template_kwargs`, `reasoning_effort`, `documents`."""
     discards: int = 0
     """How many sampled ids of committed turns its commit will discard."""
     _stored: Sequence[TurnRecord] = ()
@@ -216,15 +222,17 @@ class LinearTrajectory:
         self._check_appended(base, kept, given[kept - start :])
         # On a match, the stored message is used.
         appended = [*self.messages[kept:matched], *map(as_stored, given[same:])]
-        template, tools = request.options.get("chat_template_kwargs"), tools_digest(request.tools)
-        tokenizer = bound(tokenizer, template) if template else tokenizer
+        given_to, tools = template_arguments(request.options), tools_digest(request.tools)
+        tokenizer, template = bound(tokenizer, given_to) if given_to else tokenizer, without_documents(given_to)
         fingerprint = _fingerprint(appended, request)
         answer = None if request.resample else self._lost_answer(base, fingerprint)
         if answer is None:
             self._check_rollback(base, matched, start + len(given))
             if base < len(self._anchors):
                 refuse_repeated(self._discarding(base, matched), given[same:])
-            self._check_tools(base, tools)
+            if base and not self.policy.new_tools:
+                last = self._committed[base - 1]
+                refuse_changes((last.tools, last.template), (tools, arguments_digest(template)))
             self._check_length(base)
         records = self._committed[:base]
         if base == 0:
@@ -233,7 +241,7 @@ class LinearTrajectory:
             keep, tail, origins = self._joined(records, kept, appended, request, tokenizer)
         return Prepared(
             self.version, base, kept, appended, keep, tail, origins, fingerprint, answer,
-            tools, template or {}, 0 if answer is not None else self._sampled(base), records,
+            tools, template, 0 if answer is not None else self._sampled(base), records,
         )  # fmt: skip
 
     def shared(self, given: Sequence[Message]) -> tuple[int, int]:
@@ -282,15 +290,6 @@ class LinearTrajectory:
             raise InvalidInput(
                 "the turn before this request ran out of tokens, and this rollout does not continue after such a turn",
                 hint="raise max_tokens, or allow turns after it",
-            )
-
-    def _check_tools(self, base: int, tools: str) -> None:
-        """Refuse other tools than those in the prompt on record: the model would not see them."""
-        known = self._committed[base - 1].tools if base else ""
-        if known and known != tools and not self.policy.new_tools:
-            raise InvalidInput(
-                "this request names other tools than the turns before it, and the model would not see them",
-                hint="send the same tools in every request, or start another session",
             )
 
     def _check_appended(self, base: int, kept: int, appended: Sequence[Message]) -> None:
@@ -415,7 +414,7 @@ class LinearTrajectory:
         self.check_version(prepared.expected_version)
         return TurnRecord(
             prepared.base, prepared.keep, prepared.tail, array("i"), array("f"), status, "", cause, prepared.origins,
-            fingerprint=prepared.fingerprint, tools=prepared.tools,
+            fingerprint=prepared.fingerprint, tools=prepared.tools, template=arguments_digest(prepared.template),
         )  # fmt: skip
 
     def _drop_provisional_records(self) -> None:
@@ -448,7 +447,7 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> TurnRecord:
     return TurnRecord(
         prepared.base, keep, prompt, output, logprobs, STATUS_OF[reply.finish], reply.finish, str(reply.abort_cause),
         origins, spans(reply.weight_versions, len(output), "weight versions"), prepared.fingerprint,
-        message, str(reply.response_id), side, prepared.tools,
+        message, str(reply.response_id), side, prepared.tools, arguments_digest(prepared.template),
     )  # fmt: skip
 
 
@@ -473,10 +472,11 @@ def _as_seen(prepared: Prepared, prompt_ids: Sequence[int], max_trim: int) -> tu
 
 
 def bound(tokenizer: Tokenizer, arguments: Any) -> Tokenizer:
-    """The tokenizer for a request's `chat_template_kwargs`."""
+    """The tokenizer for what a request gives to the template."""
     bind = getattr(tokenizer, "with_arguments", None)
     if bind is None:
-        raise InvalidInput("this tokenizer takes no chat_template_kwargs", hint="leave them out of the request")
+        named = ", ".join(arguments)
+        raise InvalidInput(f"this tokenizer takes no arguments of the template: {named}", hint="leave them out")
     chosen: Tokenizer = bind(arguments)
     return chosen
 

@@ -62,6 +62,8 @@ class Reply(NamedTuple):
     """The response body for the client: after a lost reply, the retry gets exactly these characters."""
     side_payloads: Mapping[str, Any] = {}
     """Other data that belongs to the ids, as JSON: routed experts, for instance."""
+    stop_word: str = ""
+    """The stop word of the request that ended the generation, if the engine names it."""
 
 
 class Tokenized(NamedTuple):
@@ -126,6 +128,8 @@ class TurnRecord:
     side_payloads: dict[str, Any] = field(default_factory=dict)
     tools: str = ""
     """What identifies the tools of its request; empty in logs of earlier versions."""
+    template: str = ""
+    """What identifies what its request gave to the template; empty in logs of earlier versions."""
     length: int = field(init=False, compare=False, repr=False)
     """How many ids the sequence has with this turn; read for every turn whenever ids are assembled."""
 

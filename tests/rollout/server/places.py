@@ -168,6 +168,19 @@ def streams(*words, finish="stop", wait=None, end=True, calls=None, error=None, 
     return lambda engine, asked: (200, headers or {}, chunks(engine, asked))
 
 
+def completes(text, *, shown=None, ids=None, **choice):
+    """A script entry: the completions endpoint of vLLM says this; `shown` is the text without a stop word."""
+
+    def do(engine, asked):
+        sampled = ids or ids_of(engine.tokenizer, text + "<|im_end|>")
+        scores = {"tokens": [str(id) for id in sampled], "token_logprobs": [-0.5] * len(sampled)}
+        made = {"index": 0, "text": text if shown is None else shown, "finish_reason": "stop", "logprobs": scores}
+        made |= {"token_ids": sampled, "prompt_token_ids": asked["prompt"], **choice}
+        return 200, {}, {"id": f"c{len(engine.requests)}", "choices": [made]}
+
+    return do
+
+
 def waits(then):
     """A script entry: the engine waits until the test releases it, then does something."""
 

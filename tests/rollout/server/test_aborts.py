@@ -1,5 +1,7 @@
 """Aborted turns: retried, continued, passed on or refused; never history, never lost."""
 
+import json
+
 import pytest
 
 from onrecord.session.handle import Session
@@ -184,3 +186,53 @@ def test_an_engine_that_failed_last_makes_an_infra_sample(proxy, engine):
     proxy.chat(session, [USER, message, USER])
     (sample,) = proxy.http.post(f"/sessions/{session}/samples").json()["samples"]
     assert sample["status"] == "INFRA"
+
+
+def says_parts(tokenizer, ids, begin, end):
+    """A script entry: an engine that knows the ids of its prompt says a part of a reply, without half characters."""
+
+    def read(until):
+        text = tokenizer.text_of(ids[:until])
+        return "" if text.endswith("\ufffd") else text[len(tokenizer.text_of(ids[:begin])) :]
+
+    def do(_engine, asked):
+        def choice(part, text, finish):
+            scores = {"tokens": ["x"] * len(part), "token_logprobs": [-0.5] * len(part)}
+            made = {"index": 0, "text": text, "finish_reason": finish, "token_ids": part, "logprobs": scores}
+            return {"id": "c", "choices": [made | {"prompt_token_ids": asked["prompt"]}]}
+
+        finish = "stop" if end == len(ids) else "abort"
+
+        def chunks():
+            had = ""
+            for at in range(begin, end):
+                now = read(at + 1) or had
+                yield choice([ids[at]], now[len(had) :], finish if at == end - 1 else None)
+                had = now
+            yield b"[DONE]"
+
+        return 200, {}, chunks() if asked.get("stream") else choice(ids[begin:end], read(end), finish)
+
+    return do
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_character_that_aborts_cut_is_not_lost(start, engine, tokenizer, stream, path):
+    """Wherever a generation was cut and continued, stream and record have the text of all its ids."""
+    proxy = start(dialect="vllm-completions", abort_policy="continue")
+    ids = ids_of(tokenizer, "Let \U0001f600 me add<|im_end|>")
+    for cuts in [*((cut,) for cut in range(1, 6)), (2, 4), (3, 4), (2, 3, 5)]:
+        session = proxy.new()
+        for begin, end in zip((0, *cuts), (*cuts, len(ids)), strict=True):
+            engine.script.append(says_parts(tokenizer, ids, begin, end))
+        asked = {"messages": [USER]} if "chat" in path else {"prompt": "Go."}
+        response = proxy.http.post(f"/sessions/{session}/v1/{path}", json={"max_tokens": 99, "stream": stream, **asked})
+        (turn,) = proxy.record(session)["records"]
+        assert turn["output_ids"] == ids
+        assert turn["message"]["content"] == "Let \U0001f600 me add", cuts
+        if stream:
+            parts = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
+            choices = [choice for part in parts for choice in part["choices"]]
+            said = [(one["delta"].get("content") if "delta" in one else one["text"]) or "" for one in choices]
+            assert "".join(said) == "Let \U0001f600 me add", cuts

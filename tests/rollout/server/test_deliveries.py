@@ -139,3 +139,43 @@ def test_a_line_that_ended_leaves_its_tree(start, how):
         assert told["discarded_tokens"] == (6 if how == "deleted" else 0)
     assert post(proxy, session, "samples", acknowledge=told["digest"]).status_code == 200
     assert code_of(post(proxy, session, "samples")) == (410, "session_retired")
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_an_acknowledgement_may_be_repeated(start, branches):
+    """After a lost reply the same digest is confirmed again, by every proxy; another one, or a deletion, is not."""
+    proxy = start(branches=branches, policy=Policy(max_rollback=0))
+    session = proxy.new()
+    proxy.chat(session, [USER])
+    if branches:
+        proxy.chat(session, [SUB])
+    digest = post(proxy, session, "samples").json()["digest"]
+    first = post(proxy, session, "samples", acknowledge=digest)
+    assert first.status_code == 200
+    for one in (proxy, start(branches=branches, policy=Policy(max_rollback=0))):
+        again = post(one, session, "samples", acknowledge=digest)
+        assert (again.status_code, again.content) == (200, first.content)
+        assert post(one, session, "samples", acknowledge="0" * 64).status_code in (409, 410)
+        assert code_of(proxy.chat(session, [USER])) == (410, "session_retired")
+    deleted = proxy.new()
+    proxy.chat(deleted, [USER])
+    digest = post(proxy, deleted, "samples").json()["digest"]
+    proxy.http.delete(f"/sessions/{deleted}")
+    assert code_of(post(proxy, deleted, "samples", acknowledge=digest)) == (410, "session_retired")
+
+
+def test_a_conflict_of_rewards_shows_the_difference(proxy):
+    """Two rewards that differ in their last digit are shown with all of them."""
+    session = proxy.new()
+    post(proxy, session, "reward", reward=0.1 + 0.2)
+    refused = post(proxy, session, "reward", reward=0.3)
+    assert code_of(refused) == (409, "conflict")
+    assert "0.30000000000000004 on record, not 0.3" in refused.json()["error"]["message"]
+
+
+def test_hints_about_json_are_for_clients(proxy):
+    """What cannot be recorded is refused with a hint about the request, and not about Python."""
+    for body in ('{"group": "\\ud800"}', '{"metadata": {"x": 1e999}}'):
+        refused = proxy.http.post("/sessions", content=body)
+        assert code_of(refused) == (400, "invalid_input")
+        assert refused.json()["error"]["hint"].startswith("send ")

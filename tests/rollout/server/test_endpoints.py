@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.rollout.server.places import CALL, USER, code_of, ids_of, says, streams
+from tests.rollout.server.places import CALL, USER, code_of, completes, ids_of, says, streams
 from tests.waiting import until
 
 TOOL = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {}}}
@@ -284,3 +284,84 @@ def test_the_base_urls_of_the_guide(proxy, engine):
     with anthropic.Anthropic(base_url=theirs, api_key="none", max_retries=0) as other:
         asked: dict[str, Any] = {"model": "policy", "max_tokens": 9, "messages": [USER]}
         assert other.messages.create(**asked).content[0].model_dump()["text"] == "Fine."
+
+
+@pytest.mark.parametrize("stop", ["\nWhat:", "\nObservation: so far,"], ids=["few ids", "many ids"])
+@pytest.mark.parametrize("sampled", ["as tokenized", "other ids", "and more"])
+def test_an_engine_reads_a_stop_word_once(start, engine, tokenizer, stop, sampled):
+    """A stop word is in the sampled ids; a client that writes it again behind its text does not double it."""
+    proxy = start(dialect="vllm-completions")
+    session, path = proxy.new(), "Count:\n"
+    ids = ids_of(tokenizer, "Let me add" + stop)
+    if sampled == "other ids":
+        ids = ids_of(tokenizer, "Let me add") + [id for letter in stop for id in ids_of(tokenizer, letter)]
+    ids += ids_of(tokenizer, "\n") if sampled == "and more" else []
+
+    def ask(prompt):
+        asked = {"prompt": prompt, "max_tokens": 50, "stop": [stop]}
+        return proxy.http.post(f"/sessions/{session}/v1/completions", json=asked).json()["choices"][0]["text"]
+
+    engine.script.extend([completes("", shown="Let me add", ids=ids), completes("Fine."), completes("Fine.")])
+    prompt = path + ask(path) + stop + " 3\n"
+    said = ask(prompt)
+    read = engine.prompts()[-1]
+    assert read[: -len(ids_of(tokenizer, " 3\n"))] == engine.prompts()[0] + ids
+    if sampled != "and more":
+        assert tokenizer.decode(read) == prompt
+    ask(prompt + said + "Next")
+    assert engine.prompts()[-1][: len(read)] == read
+
+
+def test_text_that_only_looks_repeated_is_kept(start, engine, tokenizer):
+    """A new text that begins like the end of the last one is new: nothing of it is left out."""
+    proxy = start(dialect="vllm-completions")
+    path = f"/sessions/{proxy.new()}/v1/completions"
+    ids = ids_of(tokenizer, "Fine.\n")
+    engine.script.extend([completes("Fine.\n", ids=ids, finish_reason="length"), completes("So.")])
+    proxy.http.post(path, json={"prompt": "Go.", "max_tokens": 50})
+    proxy.http.post(path, json={"prompt": "Go.Fine.\n\nNext", "max_tokens": 50})
+    assert tokenizer.decode(engine.prompts()[-1]) == "Go.Fine.\n\nNext"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_engine_that_gives_every_answer_the_same_id(start, engine, connect, stream):
+    """The second answer gets an id of the proxy's own, so `previous_response_id` names one turn."""
+    proxy = start(dialect="vllm-completions" if stream else "sglang")
+
+    def same(does):
+        def do(engine, asked):
+            status, headers, body = does(engine, asked)
+            if stream:
+                return status, headers, (one if isinstance(one, bytes) else {**one, "id": "r"} for one in body)
+            return status, headers, body | {"id": "r"}
+
+        return do
+
+    client, session = connect(proxy)
+    texts, previous, ids = ["A.", "B.", "C."], None, []
+    engine.script.extend([same(streams(text) if stream else says(text)) for text in texts])
+    for text in texts:
+        asked = {"model": "policy", "input": text, **({"previous_response_id": previous} if previous else {})}
+        if stream:
+            with client.responses.stream(**asked) as events:
+                events.until_done()
+                previous = events.get_final_response().id
+        else:
+            previous = client.responses.create(**asked).id
+        ids.append(previous)
+    assert ids[0] == "resp_r"
+    assert len(set(ids)) == 3
+    assert [message["content"] for message in proxy.record(session)["messages"][::2]] == texts
+    assert proxy.record(session)["discarded"]["turns"] == 0
+
+
+def test_an_id_that_two_lines_have_is_refused(start, engine):
+    """Two lines of a tree may have answers with the same id of the engine: it is not guessed which one is meant."""
+    proxy = start(branches=True)
+    path = f"/sessions/{proxy.new()}/v1/responses"
+    for text in ("One", "Two"):
+        engine.script.append(lambda engine, asked: (200, {}, says("Fine.")(engine, asked)[2] | {"id": "r"}))
+        proxy.http.post(path, json={"model": "policy", "input": text})
+    refused = proxy.http.post(path, json={"model": "policy", "input": "Go on", "previous_response_id": "resp_r"})
+    assert code_of(refused) == (400, "invalid_input")
+    assert "2 answers on record" in refused.json()["error"]["message"]

@@ -26,7 +26,7 @@ STATUSES = {
     "log_moved": 409, "session_paused": 409, "illegal_transition": 409, "id_reused": 409, "session_frozen": 409,
     "budget_exhausted": 409, "name_taken": 409,
     "assembly_failed": 422,
-    "tokenization_failed": 500, "token_mismatch": 500,
+    "tokenization_failed": 400, "token_mismatch": 500,
     "bad_reply": 502, "upstream_failed": 502,
     "proxy_busy": 503, "turn_aborted": 503, "store_busy": 503, "store_full": 503, "store_read_only": 503,
     "outcome_unknown": 503,
@@ -46,6 +46,12 @@ HINTS = {
     "damaged_log": "`onrecord verify` with its name says where; restore a backup, or start another session",
 }  # fmt: skip
 """Hints for clients, where the library's own is for Python or the command line."""
+_INSTEAD = {
+    "decode bytes with errors='replace' first": "send valid Unicode: no half of a surrogate pair, such as \\ud800",
+    "record strings, numbers, lists and dicts": "send standard JSON: no infinite number, and at most 100 levels",
+    "freeze them first": "POST .../samples freezes and returns them",
+}
+"""The same for hints whose errors have no code of their own."""
 _COME_BACK = (503,)
 
 
@@ -59,7 +65,7 @@ def problem(
 
 def problem_of(error: OnrecordError) -> JSONResponse:
     """The refusal for an error."""
-    status = STATUSES.get(error.code, 500)
+    status = 500 if error.details.get("unusable_template") else STATUSES.get(error.code, 500)
     headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if status in _COME_BACK or error.retryable else {}
     details = {name: value for name, value in error.details.items() if _is_plain(value)}
     return problem(status, error.code, error.message, hint=hint_of(error), headers=headers, **details)
@@ -67,7 +73,7 @@ def problem_of(error: OnrecordError) -> JSONResponse:
 
 def hint_of(error: OnrecordError) -> str:
     """The hint of an error, for clients over HTTP."""
-    return HINTS.get(error.code, error.hint)
+    return HINTS.get(error.code) or _INSTEAD.get(error.hint, error.hint)
 
 
 def _is_plain(value: object) -> bool:
@@ -80,6 +86,8 @@ def answer_text(reply: Reply, request: dict[str, Any], *, id: str, prompt_length
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
     if request.get("logprobs"):
         choice["logprobs"] = scored(reply.output_ids, reply.logprobs)
+    if reply.stop_word:
+        choice["stop_reason"] = reply.stop_word  # vLLM's name for it
     sampled = len(reply.output_ids)
     return to_json({
         "id": id, "object": "chat.completion", "created": created, "model": request.get("model"),

@@ -40,6 +40,7 @@ from onrecord.errors import (
     NameTaken,
     OnrecordError,
     SessionNotFound,
+    SessionRetired,
     TooLarge,
 )
 from onrecord.log.codec import encode_payload
@@ -62,7 +63,8 @@ from onrecord.rollout.server.answers import merged, problem, problem_of
 from onrecord.rollout.server.asking import CHAT, MESSAGES, RESPONSES, TEXT, Asking, passed
 from onrecord.rollout.server.chat import Chat
 from onrecord.rollout.server.guard import Guard
-from onrecord.rollout.server.live import load, read
+from onrecord.rollout.server.live import is_acknowledged, load, read
+from onrecord.rollout.server.messages import in_form
 from onrecord.rollout.server.metrics import CONTENT_TYPE, Metrics
 from onrecord.rollout.server.shelf import Shelf
 from onrecord.rollout.server.trees import Grove, KnownTree, answers_wanted
@@ -286,12 +288,21 @@ class Proxy:
                 await self.grove.acknowledge(id, str(digest), self.asking.on)
                 return JSONResponse({"session_id": id, "digest": digest, "retired": True})
             return JSONResponse(await self.grove.samples(id, asked, self.asking.on))
-        live = await self._live(request)
         if digest is not None:
-            await self.asking.on(live, settled(partial(live.acknowledge, str(digest))))
-            self.shelf.drop(live)
-            return JSONResponse({"session_id": live.id, "digest": digest, "retired": True})
+            await self._acknowledge(id, str(digest), takeover=_takes_over(request))
+            return JSONResponse({"session_id": id, "digest": digest, "retired": True})
+        live = await self._live(request)
         return await self.asking.on(live, settled(lambda: JSONResponse(live.samples(asked))))
+
+    async def _acknowledge(self, id: str, digest: str, *, takeover: bool) -> None:
+        """Record that the trainer has the samples; a repeated acknowledgement, after a lost reply, changes nothing."""
+        try:
+            live = await self.shelf.get(id, takeover=takeover)
+            await self.asking.on(live, settled(partial(live.acknowledge, digest)))
+            self.shelf.drop(live)
+        except SessionRetired:
+            if not await settled(partial(is_acknowledged, self.records, id, digest)):
+                raise
 
     async def reward(self, request: Request) -> Response:
         """Record a reward; it needs no lease, and may come after the samples were frozen."""
@@ -423,7 +434,7 @@ class Front:
         if scope["type"] != "http" or scope["method"] != "POST" or (turn := _TURN.match(scope["path"])) is None:
             await self._app(scope, receive, send)
             return
-        response = self._guard.refusal(Headers(scope=scope), "POST")
+        response: Response | None = self._guard.refusal(Headers(scope=scope), "POST")
         if response is None:
             scope["path_params"] = {"id": turn[1]}
             request = Request(scope, receive, send)
@@ -469,17 +480,19 @@ async def _refused(_request: Request, error: Exception) -> Response:
     return problem_of(error)
 
 
-async def _no_such_route(_request: Request, error: Exception) -> Response:
+async def _no_such_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # as above
     hint = "POST /sessions creates a session; its base URL is /sessions/{session_id}/v1, for Anthropic without /v1"
-    return problem(error.status_code, "no_such_route", str(error.detail), hint=hint, headers=error.headers)
+    said = problem(error.status_code, "no_such_route", str(error.detail), hint=hint, headers=error.headers)
+    return in_form(request.url.path, said)
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
     return Response(status_code=400)  # the client hung up while it was still sending
 
 
-async def _broken(_request: Request, _error: Exception) -> Response:
+async def _broken(request: Request, _error: Exception) -> Response:
     # The server closes the connection after this answer: a client that reuses it would lose its next request.
     headers = {"connection": "close"}
-    return problem(500, "internal", "an error inside onrecord", hint="see the proxy's output", headers=headers)
+    said = problem(500, "internal", "an error inside onrecord", hint="see the proxy's output", headers=headers)
+    return in_form(request.url.path, said)

@@ -25,7 +25,8 @@ from onrecord.errors import (
     StoreError,
     TurnConflict,
 )
-from onrecord.rollout.engines import check_request
+from onrecord.rollout.engines import lacking
+from onrecord.rollout.requests import check_request
 from onrecord.rollout.server import answers, completions, messages, responses
 from onrecord.rollout.server.live import key_of
 from onrecord.rollout.server.streaming import Streamed
@@ -61,7 +62,7 @@ class Protocol(NamedTuple):
 class Known(Typed):
     """What the record knows of the conversation that a request continues: a session, or a tree of them."""
 
-    def arguments(self) -> dict[str, str]:
+    def arguments(self) -> dict[str, list[str]]:
         """The arguments of the recorded calls, by the id of the call."""
 
     def conversation(self, response: str) -> list[dict[str, Any]]:
@@ -125,13 +126,17 @@ class Asking:
     def turn(self, live: Live, chat: dict[str, Any], how: dict[str, bool]) -> tuple[Turn, Flow | None]:
         """The running turn of a request: a new one, or the one that has the same request."""
         self.refuse_draining()
-        check_request(chat)
+        self.check(chat)
         if live.turn is None:
             return self._start(live, chat, how), live.flow
         if live.asks(key_of(chat)):
             self.metrics.joined.inc()
             return live.turn, live.flow
         raise TurnConflict("another turn of this session is running", hint="wait for its answer")
+
+    def check(self, chat: dict[str, Any]) -> None:
+        """Refuse a request that is no turn, or that the engine's endpoint could not take as a whole."""
+        check_request(chat, lacking(self.chat.settings.dialect))
 
     def refuse_draining(self) -> None:
         """Refuse new turns while the proxy shuts down."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord.aio import settled
 from onrecord.errors import BadReply, InvalidInput, OnrecordError, TokenMismatch, TurnAborted, UpstreamFailed
-from onrecord.rollout.engines import COMPLETIONS, read_reply, token_limit, upstream_request
+from onrecord.rollout.engines import COMPLETIONS, read_reply, upstream_request
 from onrecord.rollout.halves import joined
+from onrecord.rollout.requests import token_limit
 from onrecord.rollout.server.answers import answer_text
 from onrecord.rollout.server.engine_json import dump
 from onrecord.rollout.server.settings import (
@@ -27,7 +28,7 @@ from onrecord.rollout.server.settings import (
 )
 from onrecord.rollout.server.streaming import Flow, Partials
 from onrecord.rollout.server.upstream import Refusal, Upstream, Whole
-from onrecord.rollout.streams import STREAMING_DIALECTS, Gathered, Piece, as_sent, streamed_request
+from onrecord.rollout.streams import STREAMING_DIALECTS, Gathered, Piece, as_sent, is_split, streamed_request
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
 
 if TYPE_CHECKING:
@@ -214,6 +215,7 @@ class Chat:
         first = Piece({}, list(earlier.output_ids), list(earlier.logprobs)) if earlier else None
         partials, whole = Partials(record, first), False
         said = earlier.message if earlier else None
+        split = bool(earlier and begun.decode and is_split(begun.decode(earlier.output_ids)))
         try:
             async with aclosing(self.upstream.chunks(body, begun.root)) as chunks:
                 async for chunk in chunks:
@@ -221,7 +223,7 @@ class Chat:
                         whole = True
                         return chunk if isinstance(chunk, Refusal) else chunk.body
                     piece = gathered.add(chunk)
-                    flow.begin(gathered.id or f"chatcmpl-{begun.intent.id}", int(self.clock()), said)
+                    flow.begin(_named(gathered.id, begun), int(self.clock()), said, split=split)
                     flow.add(piece)
                     partials.add(piece)
             made = gathered.body()
@@ -234,7 +236,7 @@ class Chat:
         self, step: str, live: Live, begun: Begun, reply: Reply, request: dict[str, Any], *, flow: Flow | None
     ) -> str:
         """Record the end of a turn, and only then return the answer."""
-        id, created = reply.response_id or f"chatcmpl-{begun.intent.id}", int(self.clock())
+        id, created = _named(reply.response_id, begun), int(self.clock())
         if flow is not None and flow.sent:
             id, created = flow.id, flow.created  # the client has them already
         reply = reply._replace(response_id=id)
@@ -276,13 +278,18 @@ def _as_it_is(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
+def _named(id: str, begun: Begun) -> str:
+    """The id of an answer: the engine's, or one of our own if there is none, or an answer on record has it already."""
+    return id if id and id not in begun.responses else f"chatcmpl-{begun.intent.id}"
+
+
 def _continued(earlier: Reply, reply: Reply, begun: Begun, parse: Parse | None, sent: dict[str, Any]) -> Reply:
     """An aborted reply and what continued it, as one; if its client has begun to receive it, as it was sent."""
     with suppress(BadReply):
-        whole = joined(earlier, reply, begun.decode, parse)
+        whole = joined(earlier, reply, begun.decode, parse, begun.prompt_ids)
         as_sent(dict(whole.message or {}), sent)
         return whole
-    return joined(earlier, reply, None, parse)
+    return joined(earlier, reply, None, parse, begun.prompt_ids)
 
 
 def _as_text(reply: Reply, begun: Begun) -> Reply:

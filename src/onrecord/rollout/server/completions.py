@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FORM, TEXT_FORM = "form", "text"
 """The field of a recorded message that says that it is a prompt without a template."""
 OVERLAP_LIMIT = 8
-"""How many ids at the end of a turn a client may repeat as text: the end of the turn, which its text does not show."""
+"""How many ids at the end of a turn a client may repeat as text, if the tokenizer cannot say what their text is."""
 _UNUSED = ("logprobs", "echo", "suffix", "best_of")
 
 
@@ -82,7 +82,9 @@ def text_turn(
         if encode is None:
             raise InvalidInput("this proxy's tokenizer cannot tokenize plain text", hint="send the prompt as token ids")
         special = after is None and request.get("add_special_tokens", True) is not False
-        ids, overlap = encode(text, special=special), OVERLAP_LIMIT
+        hidden = None if after is None else _hidden(tokenizer, after)
+        overlap = OVERLAP_LIMIT if hidden is None else 0
+        ids = encode(text[_repeated(text, hidden or "", request.get("stop")) :], special=special)
     else:
         after = _after_ids(trajectory, prompt)
         ids, overlap = prompt[after.length if after else 0 :], 0
@@ -90,6 +92,25 @@ def text_turn(
         text = decode(ids) if decode else ""
     message = {"role": "user", "content": text, FORM: TEXT_FORM}
     return asked._replace(messages=[message], after=after), _Given(ids, overlap)
+
+
+def _hidden(tokenizer: Tokenizer, turn: TurnRecord) -> str | None:
+    """The text of sampled ids that the client did not get: a stop word, the end of the turn. None: it is unknown."""
+    shown = str((turn.message or {}).get("content") or "")
+    decoders = [getattr(tokenizer, name, None) for name in ("decode", "text_of")]
+    texts = [str(decode(turn.output)) for decode in decoders if decode]
+    return next((text[len(shown) :] for text in texts if text.startswith(shown)), None)
+
+
+def _repeated(text: str, hidden: str, stops: Any) -> int:
+    """How many characters at the beginning of a text repeat what is hidden: all of it, or the stop word it begins with.
+
+    An engine cuts its text off where the stop word begins, in the middle of an id or before it. The engine has read
+    those ids, and would read the word twice.
+    """
+    words = [stops] if isinstance(stops, str) else stops if isinstance(stops, list) else []
+    known = [hidden, *(word for word in words if isinstance(word, str) and hidden.startswith(word))]
+    return max((len(word) for word in known if text.startswith(word)), default=0)
 
 
 def _after_text(trajectory: LinearTrajectory, prompt: str) -> tuple[TurnRecord | None, int]:

@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from onrecord.rollout.server.answers import problem
+from onrecord.rollout.server.messages import in_form
 from onrecord.rollout.server.settings import LOOPBACK, Settings
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
+    from starlette.responses import JSONResponse
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATH = "/health"
@@ -38,11 +39,11 @@ class Guard:
         if scope["type"] == "http" and scope["path"] != OPEN_PATH:
             refusal = self.refusal(Headers(scope=scope), scope["method"])
             if refusal is not None:
-                await refusal(scope, receive, send)
+                await in_form(scope["path"], refusal)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
-    def refusal(self, headers: Headers, method: str = "GET") -> Response | None:
+    def refusal(self, headers: Headers, method: str = "GET") -> JSONResponse | None:
         """The answer to a request without access; None if it may pass."""
         origin = headers.get("origin")
         if origin is not None and not self._is_own(origin, headers.get("host", "")):

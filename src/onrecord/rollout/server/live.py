@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from onrecord.errors import AssemblyFailed, InvalidInput, LeaseLost, LogMoved, SessionNotFound, TrajectoryMoved
+from onrecord.errors import (
+    AssemblyFailed,
+    InvalidInput,
+    LeaseLost,
+    LogMoved,
+    PayloadErased,
+    SessionNotFound,
+    TokenizationFailed,
+    TrajectoryMoved,
+)
 from onrecord.rollout.matching import canonical
-from onrecord.rollout.recording import read_lane, refuse_retired, share_rollout
+from onrecord.rollout.recording import POLICY_AGENT, read_lane, refuse_retired, share_rollout
 from onrecord.rollout.server.completions import is_text, text_turn
 from onrecord.rollout.server.messages import arguments_of
 from onrecord.rollout.turns import ChatRequest, Reply
@@ -19,14 +28,14 @@ from onrecord.rollout.turns import ChatRequest, Reply
 if TYPE_CHECKING:
     import asyncio
     from array import array
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from onrecord.log.head import Head
     from onrecord.rollout.lane import Frozen, Lane
     from onrecord.rollout.recording import Intent, Rollout
     from onrecord.rollout.server.streaming import Flow
     from onrecord.rollout.server.upstream import Refusal
-    from onrecord.rollout.trajectory import Policy, Prepared
+    from onrecord.rollout.trajectory import LinearTrajectory, Policy, Prepared
     from onrecord.rollout.turns import Span, Tokenizer, TurnRecord
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
@@ -55,8 +64,26 @@ class Begun(NamedTuple):
     """What the aborted try of this same turn had sampled."""
     decode: Callable[[Sequence[int]], str] | None = None
     """Turns ids into text, if the tokenizer can."""
+    responses: frozenset[str] = frozenset()
+    """The ids of the answers on record; some engines give several answers the same id."""
     root: str = ""
     """The session that this one branched from, and so on, or itself: they share a prefix, and so an engine."""
+
+
+def answered(lines: Iterable[LinearTrajectory], response: str) -> list[dict[str, Any]] | None:
+    """The messages up to the answer with this id; None if there is none, an error if it could be several."""
+    found: list[list[dict[str, Any]]] = []
+    for line in lines:
+        for anchor, record in zip(line.anchors, line.records, strict=False):
+            messages = line.messages[:anchor]
+            if record.response_id == response and messages not in found:
+                found.append(messages)
+    if len(found) > 1:
+        raise InvalidInput(
+            f"{len(found)} answers on record have the id {response!r:.100}: the engine gave it to each of them",
+            hint="send the conversation itself, without previous_response_id",
+        )
+    return found[0] if found else None
 
 
 class Live:
@@ -145,7 +172,7 @@ class Live:
         model = str(request.get("model") or "")
         try:
             prepared = self._prepare(asked, request)
-        except (InvalidInput, TrajectoryMoved):
+        except (InvalidInput, TokenizationFailed, TrajectoryMoved):
             self._must_be_current()
             raise
         if prepared.answer is not None:
@@ -154,7 +181,8 @@ class Live:
         unfinished, decode = self._unfinished(prepared), getattr(self.tokenizer, "text_of", None)
         intent = self.rollout.intend(prepared, model=model, joining=joining)
         self.has_open_turn = True
-        return Begun(prepared, prepared.prompt_ids, intent, unfinished, decode, self._root)
+        responses = frozenset(record.response_id for record in self.rollout.trajectory.records)
+        return Begun(prepared, prepared.prompt_ids, intent, unfinished, decode, responses, self._root)
 
     def _prepare(self, asked: ChatRequest, request: dict[str, Any]) -> Prepared:
         trajectory, text = self.rollout.trajectory, "prompt" in request
@@ -190,7 +218,7 @@ class Live:
             weight_versions=record.weight_versions, abort_cause=record.cause, response_id=record.response_id,
         )  # fmt: skip
 
-    def arguments(self) -> dict[str, str]:
+    def arguments(self) -> dict[str, list[str]]:
         """The arguments of the recorded calls, by the id of the call."""
         with self._lock:
             return arguments_of(self.rollout.trajectory.messages)
@@ -199,10 +227,9 @@ class Live:
         """The messages up to the recorded answer with this id."""
         with self._lock:
             for _look in range(2):
-                trajectory = self.rollout.trajectory
-                for anchor, record in zip(trajectory.anchors, trajectory.records, strict=False):
-                    if record.response_id == response:
-                        return trajectory.messages[:anchor]
+                found = answered([self.rollout.trajectory], response)
+                if found is not None:
+                    return found
                 self.rollout.refresh()  # another proxy may have answered it
         raise InvalidInput(f"this session has no response {response!r:.100}")
 
@@ -335,6 +362,15 @@ def _root_of(records: SessionStore, head: Head) -> str:
         except SessionNotFound:
             return parent
     return head.session
+
+
+def is_acknowledged(records: SessionStore, id: str, digest: str) -> bool:
+    """Whether the trainer has acknowledged these samples; their session is retired since."""
+    try:
+        lane = read_lane(records.get(id, agent=POLICY_AGENT))
+    except PayloadErased:
+        return False
+    return bool(lane.acknowledged and lane.frozen and lane.frozen.digest == digest)
 
 
 def describe(session: Session, lane: Lane, *, tokens: bool) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse
 
 from onrecord.errors import InvalidInput
+from onrecord.rollout.engines import is_standard, load_json
+from onrecord.rollout.requests import list_of_objects
 from onrecord.rollout.server.answers import event, hint_of, problem_of, to_json, whole_stream
 from onrecord.rollout.server.blocks import CALL, TEXT, THINKING, Blocks
 
@@ -31,12 +33,13 @@ _ERRORS = {400: "invalid_request_error", 401: "authentication_error", 403: "perm
            413: "request_too_large", 503: "overloaded_error"}  # fmt: skip
 
 
-def to_chat(asked: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+def to_chat(asked: Mapping[str, Any], known: Mapping[str, list[str]]) -> dict[str, Any]:
     """The chat request of a request for a message. `known` are the arguments of recorded calls, by their id."""
     if not isinstance(asked.get("messages"), list):
         raise InvalidInput("a request for a message needs a list of messages")
     chat = {name: value for name, value in asked.items() if name not in _OWN}
     messages: list[dict[str, Any]] = []
+    left = {id: texts[:] for id, texts in known.items()}
     if asked.get("system"):
         messages.append({"role": "system", "content": _text(asked["system"])})
     for message in asked["messages"]:
@@ -48,12 +51,12 @@ def to_chat(asked: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any
         elif not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
             raise InvalidInput("the content of a message must be text or a list of blocks")
         elif message["role"] == "assistant":
-            messages.append(_assistant(blocks, known))
+            messages.append(_assistant(blocks, left))
         else:
             messages += _user(blocks)
     chat["messages"] = messages
     if asked.get("tools"):
-        chat["tools"] = [_tool(tool) for tool in asked["tools"]]
+        chat["tools"] = [_tool(tool) for tool in list_of_objects(asked["tools"], "tools")]
     choice = asked.get("tool_choice")
     if isinstance(choice, dict):
         named = {"type": "function", "function": {"name": choice.get("name")}}
@@ -63,14 +66,14 @@ def to_chat(asked: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any
     return chat
 
 
-def arguments_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The arguments of all calls in recorded messages, by the id of the call."""
-    found = {}
+def arguments_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """The arguments of all calls in recorded messages, by the id of the call: some engines use an id again."""
+    found: dict[str, list[str]] = {}
     for message in messages:
         for call in message.get("tool_calls") or []:
             function = call.get("function") if isinstance(call, dict) else None
             if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-                found[str(call.get("id"))] = function["arguments"]
+                found.setdefault(str(call.get("id")), []).append(function["arguments"])
     return found
 
 
@@ -81,9 +84,20 @@ def respond(answer: str, request: Mapping[str, Any]) -> Response:
     return JSONResponse(_message(json.loads(answer)))
 
 
-def refused(status: int, error: OnrecordError, headers: Mapping[str, str]) -> Response:
+def refused(status: int, error: OnrecordError, headers: Mapping[str, str]) -> JSONResponse:
     """A refusal in the form that clients of this protocol expect."""
     return JSONResponse({"type": "error", "error": _about(status, error)}, status, headers=dict(headers))
+
+
+def in_form(path: str, refusal: JSONResponse) -> JSONResponse:
+    """A refusal of the proxy, in the form of this protocol if the path is its route."""
+    if not path.endswith("/v1/messages"):
+        return refusal
+    said = json.loads(bytes(refusal.body))["error"]
+    kind = _ERRORS.get(refusal.status_code, "api_error")
+    about = {"type": kind, **{name: said[name] for name in ("message", "code", "hint")}}
+    kept = {name: value for name, value in refusal.headers.items() if name not in ("content-length", "content-type")}
+    return JSONResponse({"type": "error", "error": about}, refusal.status_code, headers=kept)
 
 
 def _about(status: int, error: OnrecordError) -> dict[str, Any]:
@@ -106,9 +120,11 @@ def _message(answer: dict[str, Any]) -> dict[str, Any]:
             "type": "tool_use", "id": call.get("id"), "name": function["name"],
             "input": _input(function.get("arguments")),
         })  # fmt: skip
+    reason, word = _STOPS.get(choice["finish_reason"], "end_turn"), choice.get("stop_reason")
+    stopped = reason == "end_turn" and bool(word)
     return {
         "id": answer["id"], "type": "message", "role": "assistant", "model": answer["model"], "content": content,
-        "stop_reason": _STOPS.get(choice["finish_reason"], "end_turn"), "stop_sequence": None,
+        "stop_reason": "stop_sequence" if stopped else reason, "stop_sequence": word if stopped else None,
         "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
     }  # fmt: skip
 
@@ -136,7 +152,7 @@ class MessageEvents(Blocks):
         """The rest, why it ended, and what it used."""
         said = _message(json.loads(answer))
         made = b"".join(map(self.take, left)) + self.finish()
-        ended = {"stop_reason": said["stop_reason"], "stop_sequence": None}
+        ended = {name: said[name] for name in ("stop_reason", "stop_sequence")}
         return made + _event("message_delta", delta=ended, usage=said["usage"]) + _event("message_stop")
 
     def error(self, error: OnrecordError) -> bytes:
@@ -174,20 +190,26 @@ def _event(kind: str, **about: Any) -> bytes:
     return event({"type": kind, **about}, kind)
 
 
-def _assistant(blocks: Sequence[Mapping[str, Any]], known: Mapping[str, str]) -> dict[str, Any]:
+def _assistant(blocks: Sequence[Mapping[str, Any]], left: Mapping[str, list[str]]) -> dict[str, Any]:
     text = "".join(_part(block, "text") for block in blocks if block.get("type") == "text")
     thought = "".join(_part(block, "thinking") for block in blocks if block.get("type") == "thinking")
     calls = []
     for block in blocks:
         if block.get("type") == "tool_use":
-            recorded = known.get(str(block.get("id")))
-            same = recorded is not None and _input(recorded) == block.get("input")
-            arguments = recorded if same else json.dumps(block.get("input") or {}, ensure_ascii=False)
-            function = {"name": block.get("name"), "arguments": arguments}
+            function = {"name": block.get("name"), "arguments": _arguments(block, left.get(str(block.get("id")), []))}
             calls.append({"id": block.get("id"), "type": "function", "function": function})
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     message |= {"reasoning_content": thought} if thought else {}
     return message | ({"tool_calls": calls} if calls else {})
+
+
+def _arguments(block: Mapping[str, Any], recorded: list[str]) -> str:
+    """The text of a call's arguments: as recorded, if that means the same. Each is used once, in order."""
+    given = block.get("input")
+    for at, text in enumerate(recorded):
+        if _input(text) == given:
+            return recorded.pop(at) if recorded[1:] else text
+    return json.dumps(given or {}, ensure_ascii=False)
 
 
 def _user(blocks: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -225,11 +247,11 @@ def _tool(tool: Any) -> dict[str, Any]:
 
 
 def _input(arguments: Any) -> Any:
-    """The input of a call; arguments that are not JSON are kept as text under one name."""
+    """The input of a call; arguments that are not JSON, or that not all clients can read, are text under one name."""
     if not isinstance(arguments, str):
-        return arguments or {}
+        return arguments if isinstance(arguments, dict) else {}
     try:
-        parsed = json.loads(arguments or "{}")
+        parsed = load_json((arguments or "{}").encode())
     except ValueError:
         return {"arguments": arguments}
-    return parsed if isinstance(parsed, dict) else {"arguments": arguments}
+    return parsed if isinstance(parsed, dict) and is_standard(parsed) else {"arguments": arguments}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from onrecord.errors import InvalidInput
+from onrecord.rollout.requests import list_of_objects
 from onrecord.rollout.server.answers import event, problem_of, to_json, whole_stream
 from onrecord.rollout.server.blocks import CALL, TEXT, Blocks
 from onrecord.rollout.streams import rest
@@ -57,7 +58,7 @@ def to_chat(asked: Mapping[str, Any], recorded: Callable[[str], Sequence[Mapping
         messages = list(known)
     chat["messages"] = [*messages, *_messages(asked.get("input"))]
     if asked.get("tools"):
-        chat["tools"] = [_tool(tool) for tool in asked["tools"]]
+        chat["tools"] = [_tool(tool) for tool in list_of_objects(asked["tools"], "tools")]
     choice = asked.get("tool_choice")
     if choice is not None:
         named = isinstance(choice, dict) and choice.get("type") == "function"

@@ -42,18 +42,24 @@ class Flow:
         self._heard: dict[str, Any] = {}
         self._pieces: list[Piece] = []
         self._moved = asyncio.Event()
-        self._ended = False
+        self._ended = self._held = False
 
-    def begin(self, id: str, created: int, said: Mapping[str, Any] | None) -> None:
-        """A generation has begun. `said` is what it continues; clients of this flow may not have received it."""
-        if self.id:
-            return
-        self.id, self.created = id, created
-        if said:
-            self.add(Piece({name: said[name] for name in TEXTS if said.get(name)}, [], []))
+    def begin(self, id: str, created: int, said: Mapping[str, Any] | None, *, split: bool = False) -> None:
+        """A generation has begun. `said` is what it continues; clients of this flow may not have received it.
+
+        `split`: its first ids end a character that those before them began. The engine's text lacks that character, so
+        what follows is held until the whole text is known, and comes with the end of the answer.
+        """
+        if not self.id:
+            self.id, self.created = id, created
+            if said:
+                self.add(Piece({name: said[name] for name in TEXTS if said.get(name)}, [], []))
+        self._held = self._held or split
 
     def add(self, piece: Piece) -> None:
         """Pass on what a chunk adds, except for text that may still change."""
+        if self._held:
+            piece = piece._replace(delta={})
         add_delta(self._heard, piece.delta)
         delta: dict[str, Any] = {}
         for name in TEXTS:

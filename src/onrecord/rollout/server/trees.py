@@ -18,7 +18,7 @@ from onrecord.aio import settled
 from onrecord.errors import Conflict, InvalidInput, SessionFrozen
 from onrecord.rollout.branches import BUSY, FREE, SAME, Line, Node, Tree, choose, grow, read_heads, read_line
 from onrecord.rollout.recording import POLICY_AGENT, refuse_retired
-from onrecord.rollout.server.live import key_of
+from onrecord.rollout.server.live import answered, key_of
 from onrecord.rollout.server.messages import arguments_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Grove:
         self, root: str, chat: dict[str, Any], how: dict[str, bool], asking: Asking, count: int = 1
     ) -> list[Started]:
         """Start the turns of a request: one, or as many as it wants answers, each on the line it belongs to."""
+        asking.check(_numbered(chat, 0))  # before it could begin a branch
         async with self._lock(root):
             started: list[Started] = []
             for number in range(count):
@@ -160,6 +161,10 @@ class Grove:
         with self.reading(root) as tree:
             if digest not in (None, digest_of(tree)):
                 raise Conflict(f"the frozen samples have the digest {digest_of(tree)}, not {digest!r:.100}")
+            frozen = [node.lane for node in tree.nodes if node.lane.frozen]
+            had = [tree.root.lane] if tree.root.lane.frozen else frozen
+            if digest is not None and tree.root.lane.retired is not None and any(lane.acknowledged for lane in had):
+                return []  # the same acknowledgement again
             return [
                 (node.head.session, node.lane.frozen.digest if node.lane.frozen else "")
                 for node in reversed(tree.nodes)
@@ -179,7 +184,7 @@ class KnownTree(NamedTuple):
     grove: Grove
     root: str
 
-    def arguments(self) -> dict[str, str]:
+    def arguments(self) -> dict[str, list[str]]:
         """The arguments of the recorded calls of all lines, by the id of the call."""
         with self.grove.reading(self.root) as tree:
             return arguments_of([message for node in tree.nodes for message in node.lane.trajectory.messages])
@@ -187,11 +192,9 @@ class KnownTree(NamedTuple):
     def conversation(self, response: str) -> list[dict[str, Any]]:
         """The messages up to the recorded answer with this id, on whichever line it is."""
         with self.grove.reading(self.root) as tree:
-            for node in tree.nodes:
-                trajectory = node.lane.trajectory
-                for anchor, record in zip(trajectory.anchors, trajectory.records, strict=False):
-                    if record.response_id == response:
-                        return trajectory.messages[:anchor]
+            found = answered([node.lane.trajectory for node in tree.nodes], response)
+        if found is not None:
+            return found
         raise InvalidInput(f"this session has no response {response!r:.100}")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+import asyncio
+from contextlib import aclosing, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from onrecord.rollout.server.wire import Answer
 
 OK = 200
+DONE_SECONDS = 0.05
+"""How long the end of an answer may take after its last event; without it, the connection is closed."""
 _PASSED_ON = ("content-type", "retry-after")
 """The headers of a refusal that the client gets."""
 
@@ -161,8 +164,8 @@ async def _whole(parts: AsyncIterator[bytes]) -> bytes:
 
 
 async def _events(parts: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-    """The events of an answer, each parsed."""
-    received, left, done = 0, b"", False
+    """The events of an answer, each parsed, up to `[DONE]` or the end."""
+    received, left = 0, b""
     async for part in parts:
         received += len(part)
         if received > REPLY_LIMIT:
@@ -170,9 +173,23 @@ async def _events(parts: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         *lines, left = (left + part).split(b"\n")
         for line in lines:
             said = line.removeprefix(b"data:").strip()
-            done = done or said == b"[DONE]"
-            if line.startswith(b"data:") and said and not done:
+            if line.startswith(b"data:") and said == b"[DONE]":
+                await _rest(parts)
+                return
+            if line.startswith(b"data:") and said:
                 yield _parsed(said)
+    said = left.removeprefix(b"data:").strip()
+    if left.startswith(b"data:") and said != b"[DONE]":
+        with suppress(BadReply):  # the connection ended inside an event: the reply is not whole
+            yield _parsed(said)
+
+
+async def _rest(parts: AsyncIterator[bytes]) -> None:
+    """Read an answer to its end, so that its connection can be used again; whatever comes, the reply is whole."""
+    with suppress(Silent, TimeoutError):
+        async with asyncio.timeout(DONE_SECONDS):
+            async for _part in parts:
+                pass
 
 
 def _parsed(received: bytes) -> Any:
