@@ -195,8 +195,7 @@ def test_the_command_says_that_it_imported_into_a_fork(store, tmp_path, monkeypa
     filled(tmp_path / "own.db", theirs)
     assert main.main(["import", "langgraph", str(tmp_path / "own.db")]) == 0
     assert capsys.readouterr().out == (
-        "imported: a-import-1, 3 new checkpoints\n"
-        "  a fork of a: both were continued, here and in the file\n"
+        "imported: a-import-1, 3 new checkpoints\n  a fork of a: both were continued, here and in the file\n"
     )
 
 
