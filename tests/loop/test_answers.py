@@ -421,3 +421,21 @@ def test_empty_text_is_not_sent_back_to_anthropic(session):
         made = turn.messages("anthropic").messages
     assert made[1] == {"role": "assistant", "content": [call]}
     assert [one["role"] for one in made] == ["user", "assistant", "user"]
+
+
+def test_what_is_left_out_for_anthropic_changes_nothing_before_it(session):
+    """The beginning of a prompt stays as it is when a later message is left out: vendors cache it."""
+    said = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "r"}]},
+        {"role": "user", "content": [{"type": "text", "text": "note"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "k"}]},
+    ]
+    with session.turn() as turn:
+        for message in said:
+            turn.add(message, format="anthropic")
+        before = turn.messages("anthropic").messages
+        turn.add({"role": "user", "content": [{"type": "text", "text": " "}]}, format="anthropic")
+        assert turn.messages("anthropic").messages == before
+        turn.abort("enough")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -143,6 +145,54 @@ def test_a_turn_never_grows_too_long_to_be_continued(session, monkeypatch):
         turn.user("one more")
     turn.abort("killed")
     assert len(session.turn(id="long", resume=True).items) == 4
+
+
+def test_a_full_turn_takes_the_results_of_its_calls(session, monkeypatch):
+    """What a tool did is on record although the turn is full; the next call of a model is refused before it is made."""
+    monkeypatch.setattr(turns, "TURN_LIMIT", 2)
+    turn = session.turn()
+    turn.user("pay")
+    turn.reply(completion(call="c1", name="pay"))
+    assert turn.run_tools(session.tool(lambda: "paid", name="pay")) == 1
+    assert turn.items[-1]["content"] == "paid"
+    with pytest.raises(TooLarge, match="up to 2 items"):
+        turn.messages()
+    turn.commit()
+    assert session.turn().messages()[-1]["content"] == "paid"
+
+
+def test_a_loop_takes_methods_of_a_new_object_in_each_turn(session):
+    """In the loop a call is known by its place in the log, so a server may make new tools for each request."""
+
+    class Tools:
+        def search(self, q: str) -> str:
+            return f"{id(self)} found {q}"
+
+    kept = [Tools(), Tools()]
+    for tools in kept:
+        with session.turn() as turn:
+            turn.user("q")
+            turn.reply(completion(call="c1", name="search", q="x"))
+            turn.run_tools(tools.search)
+            assert turn.items[-1]["content"] == f"{id(tools)} found x"
+
+
+def test_a_session_whose_tools_know_it_can_be_freed(session):
+    """An object that has the session and whose method is a tool of it does not stay in memory with it."""
+
+    class Agent:
+        def __init__(self, session: Any) -> None:
+            self.session = session
+            self.look = session.tool(self.see)
+
+        def see(self, q: str) -> str:
+            return q
+
+    agent = Agent(Session(session.store, session.id, agent="other"))
+    seen = [weakref.ref(agent), weakref.ref(agent.session)]
+    del agent
+    gc.collect()
+    assert [one() for one in seen] == [None, None]
 
 
 def test_methods_of_two_objects_are_two_tools(session):

@@ -69,6 +69,9 @@ class AsyncTurn(OwnTurn):
     async def must_be_open(self) -> None:
         """Raise if nothing can be added."""
 
+    async def must_have_room(self) -> None:
+        """Raise if the turn has as many items as a turn may have."""
+
     @property
     def origin(self) -> int:
         """Where this turn began; if it continues others, where the first of them did."""

@@ -99,7 +99,12 @@ def _read(whole: dict[str, Any]) -> Reply | None:
     feedback = whole.get("prompt_feedback") or whole.get("promptFeedback")
     if isinstance(feedback, dict) and not whole.get("candidates"):
         raise _blocked(feedback)
-    if isinstance(whole.get("candidates"), list) and whole["candidates"]:
+    if isinstance(whole.get("candidates"), list):
+        if not whole["candidates"]:
+            raise InvalidInput(
+                "Gemini returned no candidate: there is no answer to record",
+                hint="call the model again; turn.use(model, input_tokens=...) records its tokens",
+            )
         return _generated(whole)
     if whole.get("role") == "assistant" and isinstance(whole.get("content"), list):
         message = {"role": "assistant", "content": whole["content"]}

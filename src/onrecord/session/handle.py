@@ -78,6 +78,8 @@ class Session(KeptViews):
         self.lease: Lease | None = None
         self.run: int | None = None
         self._joining = RLock()
+        self._owners: dict[str, object] = {}
+        """The objects whose methods are tools of this handle, by the name of the tool."""
         self._turning = 0
         """How many threads record whole turns at this moment; -1 while one begins a turn."""
 

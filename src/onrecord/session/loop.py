@@ -129,6 +129,10 @@ class Loop:
         """Raise if nothing can be added."""
         raise NotImplementedError
 
+    def must_have_room(self) -> None:
+        """Raise if the turn has as many items as a turn may have."""
+        raise NotImplementedError
+
     def tool(self, call: str, content: Json, *, error: bool = False) -> Event:
         """Add the result of a tool call."""
         raise NotImplementedError
@@ -166,6 +170,7 @@ def messages(
     else:
         check(turn, before_call=True)
         _refuse_ended(turn)
+        turn.must_have_room()
         context = moment.context(
             session, tokens=room, count=counter, bare=None, kept=turn._opening, resumed=turn.resumed > 0, dialect=format
         )

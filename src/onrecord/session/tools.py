@@ -15,7 +15,6 @@ from functools import partial, update_wrapper
 from hashlib import sha256
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
 
 from onrecord.errors import EffectUnknown, InvalidInput, OnrecordError, PayloadErased, TooLarge, ToolTimedOut
 from onrecord.log.codec import encode_payload
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 TIMEOUT_LIMIT = 7 * 86_400.0
 """The longest timeout of a tool, in seconds."""
 _NO_DEFAULT = object()
-_OWNERS: WeakKeyDictionary[Session, dict[str, object]] = WeakKeyDictionary()
-"""The objects whose methods are tools of a session, by the name of the tool."""
 
 
 P = ParamSpec("P")
@@ -109,7 +106,7 @@ def _refuse_namesake(session: Session, name: str, fn: Callable[..., Any]) -> Non
     owner = getattr(fn, "__self__", None)
     if owner is None or inspect.ismodule(owner) or inspect.isclass(owner):
         return
-    known = _OWNERS.setdefault(session, {}).setdefault(name, owner)
+    known = session._owners.setdefault(name, owner)
     if known is not owner:
         raise InvalidInput(
             f"another object's method {name!r} is a tool of this session: each would return what the other one did",
@@ -284,7 +281,7 @@ def by_name(session: Session, tools: Iterable[Any], make: Callable[..., Any] = T
     """Tools by their names; a plain function becomes a tool that is not safe to repeat."""
     known: dict[str, Any] = {}
     for one in tools:
-        made = one if hasattr(one, "safe_to_repeat") else make(session, one)
+        made = one if hasattr(one, "safe_to_repeat") else make(session, one, name=getattr(one, "__name__", "tool"))
         if made.name in known and made is not known[made.name]:
             raise InvalidInput(
                 f"two tools have the name {made.name!r}", hint="give one another name: session.tool(function, name=...)"

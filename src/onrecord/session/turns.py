@@ -111,10 +111,10 @@ class Turn(Loop):
     def add(self, message: Message, *, format: str | None = None) -> Event:
         """Add a message: an item in neutral form, or a partner's message, kept word for word."""
         self.must_be_open()
-        if len(self.items) >= TURN_LIMIT:
-            raise TooLarge(f"a turn has up to {TURN_LIMIT:,} items", hint="turn.commit(), and continue in another one")
         session = self.session
         item = plain_item(message, format)
+        if len(self.items) >= TURN_LIMIT and not self.calls:  # results of calls that were made have room
+            self.must_have_room()
         if item is not None:
             draft = session._draft("item.added", {"item": item}, plain=True)
             return self._took(session._append_drafts(draft, fenced=True)[0], [item])
@@ -204,6 +204,11 @@ class Turn(Loop):
             "this turn ended when its handle gave up the lease: it left, or the session was paused or closed",
             hint="session.turn(resume=True) continues it",
         )
+
+    def must_have_room(self) -> None:
+        """Raise if the turn has as many items as a turn may have."""
+        if len(self.items) >= TURN_LIMIT:
+            raise TooLarge(f"a turn has up to {TURN_LIMIT:,} items", hint="turn.commit(), and continue in another one")
 
     def _stop(self, reason: str, limit: str) -> None:
         """Abort this turn and pause the session, in one durable step."""

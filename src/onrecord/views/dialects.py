@@ -192,9 +192,10 @@ def _responses(items: list[Item]) -> list[dict[str, Any]]:
     kinds: dict[str, str] = {}
     """Which kind of call has an id; "" if the call is not sent."""
     asked: set[str] = set()
+    decided = {one.get("approval_request_id") for group, _result in groups for one in group}
     for number, (parts, result) in enumerate(groups):
         if result is None:
-            made += _answered(groups, number, kinds, asked)
+            made += _answered(groups, number, kinds, asked, decided)
         elif kinds.get(result["call"]) != "":
             made.append(_result_of(kinds.get(result["call"]), parts[0], failed=result.get("error", False)))
     return made
@@ -209,7 +210,9 @@ _Group = tuple[list[dict[str, Any]], "Item | None"]
 """Parts of a response; and a tool's result, if they were made of one."""
 
 
-def _answered(groups: list[_Group], number: int, kinds: dict[str, str], asked: set[str]) -> list[dict[str, Any]]:
+def _answered(
+    groups: list[_Group], number: int, kinds: dict[str, str], asked: set[str], decided: set[Any]
+) -> list[dict[str, Any]]:
     """Parts without calls that have no result: the API refuses those, and thoughts before a part that is missing."""
     parts, _result = groups[number]
     made: list[dict[str, Any]] = []
@@ -228,8 +231,7 @@ def _answered(groups: list[_Group], number: int, kinds: dict[str, str], asked: s
                 without.append(_result_of(str(kind), {"call_id": id_, "output": _NO_RESULT}, failed=True))
         elif kind == "mcp_approval_request":
             asked.add(part.get("id", ""))
-            later = (one for group, _result in islice(groups, number, None) for one in group)
-            if not any(one.get("approval_request_id") == part.get("id") for one in later):
+            if part.get("id") not in decided:
                 sent = {"type": "message", "role": "assistant", "content": told_of(part)}
         elif kind == "mcp_approval_response" and part.get("approval_request_id") not in asked:
             sent = {"type": "message", "role": "user", "content": told_of(part)}
@@ -318,16 +320,19 @@ def _accepted(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     asked = max((number for number, role in enumerate(roles) if role == "user"), default=-1)
     last = max((number for number, role in enumerate(roles) if role == "assistant"), default=-1)
     programs = {_caller(part) for part in every} - {None}
-    made = []
+    made: list[tuple[dict[str, Any], bool]] = []
+    is_gap = False
     for number, message in enumerate(messages):
         content = message["content"]
         if isinstance(content, list) and content:
             pending = programs | {part.get("id") for part in blocks[number] if number == last}
             content = [part for part in content if _fits(part, known, pending if number > asked else set())]
             if not content:
+                is_gap = True
                 continue
-        made.append({"role": message["role"], "content": content})
-    return made if len(made) == len(messages) else _merge([(message, False) for message in made])
+        made.append(({"role": message["role"], "content": content}, not is_gap))  # only there, two may become one
+        is_gap = False
+    return _merge(made)
 
 
 def _fits(part: Any, known: set[Any], pending: set[Any]) -> bool:
