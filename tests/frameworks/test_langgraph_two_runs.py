@@ -1,14 +1,18 @@
 """Two runs of one thread of LangGraph in one process: what befalls one of them is no concern of the other."""
 
 import asyncio
+import gc
 import operator
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
 
 import onrecord
 from onrecord.frameworks.langgraph import OnrecordSaver
@@ -104,6 +108,12 @@ class Spoken(TypedDict):
     said: Annotated[list[str], operator.add]
 
 
+class Numbers(TypedDict):
+    """Numbers, in their order."""
+
+    numbers: Annotated[list[int], operator.add]
+
+
 def two_steps(saver: OnrecordSaver) -> Any:
     async def first(state: Spoken) -> Any:
         return {"said": ["a"]}
@@ -178,3 +188,61 @@ def test_the_first_run_of_a_thread_that_is_moved_takes_no_other_thread_along(sto
         for name in ("t", "x", fork)
     }
     assert kept == {"t": ["a"], "x": ["c"], fork: ["b"]}
+
+
+@pytest.mark.parametrize("seconds", [0, 0.002, 0.02])
+def test_a_stream_that_was_left_at_a_question_is_resumed_with_all_it_said(tmp_path, seconds):
+    """A client leaves the stream when it sees the interrupt and answers at once: input, question and answer are there."""
+
+    async def ask(state: Numbers) -> Any:
+        await asyncio.sleep(seconds)
+        return {"numbers": [0]}
+
+    async def wait(state: Numbers) -> Any:
+        return {"numbers": [interrupt("which?")]}
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        builder = StateGraph(Numbers)
+        builder.add_node("ask", ask)
+        builder.add_node("wait", wait)
+        builder.add_edge(START, "ask")
+        builder.add_edge("ask", "wait")
+        graph = builder.compile(checkpointer=OnrecordSaver(store))
+
+        async def work(thread: str) -> Any:
+            config: Any = {"configurable": {"thread_id": thread}}
+            async for part in graph.astream({"numbers": [7]}, config):
+                if "__interrupt__" in part:
+                    break
+            return await graph.ainvoke(Command(resume=9), config)
+
+        for number in range(6):
+            assert asyncio.run(work(f"t{number}"))["numbers"] == [7, 0, 9]
+
+
+def test_a_saver_lets_go_of_what_its_runs_had(tmp_path):
+    """The context of a run is freed when the task that ran it has ended."""
+
+    @dataclass
+    class Context:
+        said: str
+
+    seen: list[Any] = []
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        builder = StateGraph(Numbers, context_schema=Context)
+        builder.add_node("step", lambda _state: {"numbers": [1]})
+        builder.add_edge(START, "step")
+        graph = builder.compile(checkpointer=OnrecordSaver(store))
+
+        async def run(number: int) -> None:
+            context = Context(str(number))
+            seen.append(weakref.ref(context))
+            await graph.ainvoke({"numbers": [1]}, {"configurable": {"thread_id": f"t{number}"}}, context=context)
+
+        async def work() -> None:
+            for number in range(20):
+                await asyncio.create_task(run(number))
+
+        asyncio.run(work())
+        gc.collect()
+        assert sum(one() is not None for one in seen) <= 1

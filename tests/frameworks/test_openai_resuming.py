@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import Agent, Runner, RunState, function_tool
+from agents import Agent, RunConfig, Runner, RunState, function_tool
 from agents.exceptions import AgentsException
 from agents.testing import ScriptedModel, assistant_message, function_call
 
@@ -168,3 +168,23 @@ def test_a_resumed_run_that_was_alone_continues(store, policy, serialized, strea
         assert (await story.shown())[-2:] == ["B", "quick"]
 
     asyncio.run(main())
+
+
+def test_a_result_that_the_client_brings_later_is_no_resumed_run(store):
+    """A tool that runs at the client is answered by a later run, which has read everything: it is not refused."""
+    session = OnrecordSession("s", store)
+
+    async def work() -> str:
+        await session.add_items([
+            {"role": "user", "content": "look"},
+            {"type": "function_call", "call_id": "k1", "name": "client", "arguments": "{}", "id": "fc_k"},
+        ])  # fmt: skip
+        await session.add_items([{"role": "user", "content": "still there?"}])
+        await session.add_items([{"role": "assistant", "content": "yes"}])
+        joined = RunConfig(session_input_callback=lambda history, new: history + new, tracing_disabled=True)
+        agent = Agent(name="a", model=ScriptedModel([[assistant_message("seen")]]))
+        answer: Any = [{"type": "function_call_output", "call_id": "k1", "output": "x"}]
+        return str((await Runner.run(agent, answer, session=session, run_config=joined)).final_output)
+
+    assert asyncio.run(work()) == "seen"
+    assert session.forks == []

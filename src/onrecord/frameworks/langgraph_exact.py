@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-import marshal
 from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _COMPARED = frozenset({str, int, bool, bytes, type(None)})
 """Of these, equal values of one class are the same."""
 _BY_TEXT = frozenset({float, datetime, date, time, timedelta, Decimal, UUID})
 """Of these, values that are shown alike are the same: 0.0 and -0.0 are equal, and so is one moment in two zones."""
-_PLAIN = 2
-"""A format of `marshal` that depends on the values only, not on which of them are one object."""
 _are_texts = frozenset({str}).issuperset
-
-
-def uncertain(said: dict[str, Any]) -> list[str]:
-    """The fields that `==` does not decide, because they are not made of texts only; of most messages, none."""
-    return [name for name, part in said.items() if type(part) is not str and not _is_certain(part)]
-
-
-def _is_certain(part: Any) -> bool:
-    kind = type(part)
-    if kind is dict:
-        return not part or (_are_texts(map(type, part)) and _are_certain(part.values()))
-    if kind is list:
-        return not part or _are_certain(part)
-    return kind is str or part is None
-
-
-def _are_certain(parts: Iterable[Any]) -> bool:
-    return all(map(_is_certain, parts))
-
-
-def are_same(some: list[Any], others: list[Any]) -> bool:
-    """`is_same` of each, in a third of the time if all of them are plain data."""
-    try:
-        return marshal.dumps(some, _PLAIN) == marshal.dumps(others, _PLAIN)
-    except ValueError:
-        return all(map(is_same, some, others))
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from onrecord.frameworks.conversation import row
-from onrecord.frameworks.langgraph_exact import are_same, is_same, uncertain
+from onrecord.frameworks.langgraph_exact import is_same
 from onrecord.frameworks.langgraph_neutral import neutral
 from onrecord.frameworks.langgraph_states import SHAPED, later_than
 from onrecord.frameworks.langgraph_steps import WHOLE_EVERY, WHOLE_LIMIT
@@ -45,15 +45,12 @@ class Generation(NamedTuple):
     objects: list[Any]
     said: list[dict[str, Any]]
     refs: list[Ref]
-    uncertain: list[tuple[int, str]]
-    """Which fields `==` does not decide."""
     extra: dict[int, dict[str, Any]]
     """The extra fields of those that had some."""
 
     def extend(self, more: Generation) -> None:
         """Add the messages of another list."""
         start = len(self.objects)
-        self.uncertain.extend((start + at, name) for at, name in more.uncertain)
         self.extra.update((start + at, of) for at, of in more.extra.items())
         self.objects.extend(more.objects)
         self.said.extend(more.said)
@@ -68,12 +65,8 @@ class Generation(NamedTuple):
             return False
         if self.extra or any(map(_extra, self.objects)):
             extra = {at: of for at, of in enumerate(map(_extra, self.objects)) if of}
-            if not is_same(extra, self.extra):
-                return False
-        return not self.uncertain or are_same(
-            [self.objects[at].__dict__[name] for at, name in self.uncertain],
-            [self.said[at][name] for at, name in self.uncertain],
-        )
+            return is_same(extra, self.extra)
+        return True
 
 
 class Folded(Protocol):
@@ -159,7 +152,7 @@ class Pooling:
 
         A state mostly begins with the state before, and what a task wrote since follows.
         """
-        whole, at, plain = Generation([], [], [], [], {}), 0, True
+        whole, at, plain = Generation([], [], [], {}), 0, True
         while at < len(value):
             first = id(value[at])
             known = self.generations.get(first) or self.thread.generations.get(first)
@@ -175,8 +168,7 @@ class Pooling:
     def _encoded(self, value: Any) -> Generation:
         """One element, with what it says if it is a message."""
         said, extra = (snapshot(value), extra_of(value)) if isinstance(value, BaseMessage) else ({}, {})
-        names = [(0, name) for name in uncertain(said)]
-        return Generation([value], [said], [self.ref(value)], names, {0: extra} if extra else {})
+        return Generation([value], [said], [self.ref(value)], {0: extra} if extra else {})
 
     def settle(self) -> None:
         """After the append: what need not be encoded again, and texts as they were before secrets were replaced."""

@@ -7,8 +7,11 @@ would else overtake the new one.
 
 from __future__ import annotations
 
+import asyncio
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from contextlib import contextmanager
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,14 +22,21 @@ from onrecord.frameworks.langgraph_arguments import FILE_KEY, ONCE_KEY, is_of_gr
 from onrecord.frameworks.langgraph_threads import id_of
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Iterator
 
     from onrecord.frameworks.langgraph_threads import Thread
 
 RUNS_KEPT = 10_000
 """How many runs a saver remembers, to know which head each of them continues."""
 BEGUN_KEPT = 256
-"""Of how many threads it is known which task began the last run, and how many runs are known to be over."""
+"""Of how many threads it is known which task began the last run."""
+OVER_KEPT = 16
+"""How many runs are known to be over: what they save late comes at once."""
+ROUNDS_IDLE = 4
+"""After how many rounds of the event loop without a save a run is taken to save no more: each save begins after the one
+before it, in a task of its own."""
+SAVING_SECONDS = 0.0005
+"""How long to wait between two looks at a run that saves."""
 _LEAVE = "leave a stream with `async with contextlib.aclosing(graph.astream(...)) as stream:`"
 _HINTS = {QUEUE: "run it inside of `with saver.alone(thread_id)`, which waits for the other run"}
 
@@ -44,6 +54,8 @@ class Runs:
 
     def __init__(self) -> None:
         self._lock = RLock()
+        self._saving: Counter[int] = Counter()
+        """How many saves of each run are running, by what LangGraph calls the run."""
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._begun: OrderedDict[str, tuple[weakref.ref[asyncio.Task[Any]], Any]] = OrderedDict()
         """Of each thread: who began the last run of the main graph, and what LangGraph calls that run."""
@@ -59,11 +71,49 @@ class Runs:
             who, before = self._begun.pop(thread.id, (None, None))
             if who is not None and who() is task and before is not runtime:
                 self._over[id(before)] = before
-                if len(self._over) > BEGUN_KEPT:
+                if len(self._over) > OVER_KEPT:
                     self._over.popitem(last=False)
             self._begun[thread.id] = weakref.ref(task), runtime
+            if who is None or who() is not task:
+                task.add_done_callback(partial(self._ended, thread.id))
             if len(self._begun) > BEGUN_KEPT:
                 self._begun.popitem(last=False)
+
+    @contextmanager
+    def saving(self, conf: dict[str, Any]) -> Iterator[None]:
+        """Note that a run saves something, on the event loop."""
+        name = id(runtime_of(conf))
+        with self._lock:
+            self._saving[name] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._saving[name] -= 1
+                if not self._saving[name]:
+                    del self._saving[name]
+
+    async def quiet(self, conf: dict[str, Any], task: asyncio.Task[Any] | None) -> None:
+        """Wait until the run that this task began before has saved what it is saving: a stream that was left.
+
+        Else a stream that was left at an interrupt could not be resumed at once.
+        """
+        with self._lock:
+            who, before = self._begun.get(conf.get("thread_id", ""), (None, None))
+        runtime = runtime_of(conf)
+        if who is None or who() is not task or conf.get("checkpoint_ns") or runtime is None or runtime is before:
+            return
+        idle = 0
+        while idle < ROUNDS_IDLE:
+            idle = 0 if self._saving.get(id(before)) else idle + 1
+            await asyncio.sleep(0 if idle else SAVING_SECONDS)
+
+    def _ended(self, thread_id: str, task: asyncio.Task[Any]) -> None:
+        """A task that ended begins no other run: let go of what belongs to its last one."""
+        with self._lock:
+            found = self._begun.get(thread_id)
+            if found is not None and found[0]() is task:
+                del self._begun[thread_id]
 
     def begin(self, thread: Thread, explicit: str | None) -> str:
         """Remember what a run has read; its name travels in the config that LangGraph passes on."""

@@ -209,10 +209,8 @@ class Thread(Conversation):
             return self.values.messages(refs, self.pool)
         first = [self.values.prototype(ref, self.pool) for ref in refs]
         found = [fresh(one) for one in first]
-        known = self.pool.uncertain
-        names = [(at, name) for at, ref in enumerate(refs) for name in known.get(ref, ())] if known else []
         extra = {at: one.__pydantic_extra__ for at, one in enumerate(first) if one.__pydantic_extra__}
-        self.remember(Generation(found, [one.__dict__ for one in first], refs, names, extra))
+        self.remember(Generation(found, [one.__dict__ for one in first], refs, extra))
         return found[:]
 
     def element(self, ref: Any) -> Any:

@@ -10,6 +10,7 @@ A result is text on record if text is all it is; a `Command`, or a message with 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _DATA = "langgraph"
 """In the result of a tool call: what the tool returned, as the saver keeps values."""
+DATA_LIMIT = 8 * 1024 * 1024
+"""The longest form of what a tool returned that is kept, in characters: of more, only the text is."""
 _LOST = "the tool ran; its update could not be recorded: check what it changed before you call it again"
 
 
@@ -116,18 +119,19 @@ def _named(request: Any) -> tuple[str, Any]:
 
 def _outcome(values: Values, request: Any, made: Any) -> dict[str, Any]:
     """What the record says about what a tool returned."""
+    text = None
     if isinstance(made, ToolMessage):
         text = made.content if isinstance(made.content, str) else text_of(made.content)
         if made.status == "error":
             return {"error": text}
         if made == _message(request, text):
             return {"result": text}
-    try:
-        return {"result": {_DATA: as_line(values.encode(made, None))}}
-    except (
-        InvalidInput
-    ):  # the graph has it, and its checkpoint will say why; one that repeats the step says that it ran
-        return {"result": None}
+    with suppress(InvalidInput):
+        line = as_line(values.encode(made, None))
+        if len(line) <= DATA_LIMIT:
+            return {"result": {_DATA: line}}
+    # The graph has all of it; a repeated step has the text, or says that the tool ran.
+    return {"result": text}
 
 
 def _answer(values: Values, request: Any, known: Effect) -> Any:

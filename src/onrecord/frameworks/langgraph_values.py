@@ -36,7 +36,6 @@ from zoneinfo import ZoneInfo
 
 from onrecord.errors import DamagedLog, InvalidInput
 from onrecord.frameworks.conversation import check_type
-from onrecord.frameworks.langgraph_exact import uncertain
 from onrecord.frameworks.langgraph_types import EXTRA, FACTORIES, UNSET, factory_name, fields_of, named, refused, remade
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
@@ -155,8 +154,6 @@ class Pool:
         self._known: set[str] | None = None
         self.prototypes: dict[int, BaseMessage] = {}
         """Messages that were decoded; what is handed out is a copy."""
-        self.uncertain: dict[int, list[str]] = {}
-        """Fields of them that `==` does not decide."""
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -330,8 +327,6 @@ class Values:
             except (KeyError, IndexError, TypeError, ValueError) as problem:
                 raise DamagedLog(f"a message of LangGraph cannot be read: {problem}") from None
             pool.prototypes[number] = found
-            if names := uncertain(found.__dict__):
-                pool.uncertain[number] = names
         return found
 
     def messages(self, numbers: list[Any], pool: Pool) -> list[BaseMessage]:

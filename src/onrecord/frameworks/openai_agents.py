@@ -84,6 +84,8 @@ class OnrecordSession:
         """Where each run continues, and up to which change it knows the history."""
         self._writers: WeakSet[Any] = WeakSet()
         """The runs that have saved items."""
+        self._readers: WeakSet[Any] = WeakSet()
+        """The runs that have read the history for their model; one that is resumed only looks at its end."""
         self._moved: list[tuple[ref[Any], History]] = []
         """The runs that were moved to a fork, each with the fork."""
 
@@ -106,7 +108,8 @@ class OnrecordSession:
     ) -> list[TResponseInputItem]:
         """The history, or its latest items, in order."""
         wanted = resolve_session_limit(limit, self.session_settings)
-        return await _awaited(partial(self._get, wanted, wrapper))
+        is_whole = limit is None or limit == getattr(self.session_settings, "limit", None)
+        return await _awaited(partial(self._get, wanted, wrapper, is_whole=is_whole))
 
     async def add_items(
         self, items: list[TResponseInputItem], *, wrapper: RunContextWrapper[Any] | None = None
@@ -151,12 +154,14 @@ class OnrecordSession:
         if wrapper is not None:
             self._runs[wrapper] = (kept, max(kept.changed_at, 1))
 
-    def _get(self, limit: int | None, wrapper: Any) -> list[TResponseInputItem]:
+    def _get(self, limit: int | None, wrapper: Any, *, is_whole: bool) -> list[TResponseInputItem]:
         check_type(limit or 0, int, "a limit that is a number")
         kept, _seen = self._run(wrapper)
         with kept.lock:
             kept.catch_up()
             self._saw(wrapper, kept)
+            if is_whole and wrapper is not None:
+                self._readers.add(wrapper)
             items = kept.history()
         return items if limit is None else items[-limit:] if limit > 0 else []
 
@@ -184,7 +189,7 @@ class OnrecordSession:
         continues in the fork that it was moved to before.
         """
         kept, seen = self._run(wrapper)
-        if wrapper is None or wrapper in self._writers:
+        if wrapper is None or wrapper in self._writers or wrapper in self._readers:
             return kept, seen
         for one in (kept, *(fork for _run, fork in reversed(self._moved))):
             with one.lock:

@@ -179,7 +179,7 @@ PROXY = (
     Option("--max-rollback", "serve: turns a request may discard (default: 1)", "N"),
     Option("--max-trim-tokens", "serve: ids an engine may render again (default: 0)", "N"),
     Option("--refuse-after-length", "serve: refuse turns after one that ran out of tokens"),
-    Option("--new-tools", "serve: accept other tools or template arguments in mid-session"),
+    Option("--new-tools", "serve: tools and template arguments may change"),
     Option("--host", "serve: where to listen (127.0.0.1); others need a token", "HOST"),
     Option("--port", "serve: the port (default: 8700); 0 takes a free one", "PORT"),
     Option("--token-file", "serve: the clients' token (or ONRECORD_ROLLOUT_TOKEN)", "FILE"),
