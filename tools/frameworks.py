@@ -31,6 +31,7 @@ PAGE = ROOT / "docs" / "frameworks.md"
 SECONDS = 900
 """How long one suite may take."""
 COUNTS = re.compile(r"(\d+) (passed|failed|error|errors|skipped|deselected)")
+SUMMARY = re.compile(r"\d+ (passed|failed|errors?|skipped|deselected)\b.* in \d")
 
 
 class Failed(Exception):
@@ -101,11 +102,9 @@ def unpacked(python: Path, sdist: str) -> Path:
 
 
 def counted(said: str) -> dict[str, int]:
-    """How many tests passed, failed and were left out, from the last lines of pytest."""
-    found: dict[str, int] = {}
-    for number, word in COUNTS.findall("\n".join(said.splitlines()[-3:])):
-        found["failed" if word.startswith("error") else word] = int(number)
-    return found
+    """How many tests passed, failed and were left out, from pytest's last line; a framework may say more after it."""
+    last = next((line for line in reversed(said.splitlines()) if SUMMARY.search(line)), "")
+    return {"failed" if word.startswith("error") else word: int(number) for number, word in COUNTS.findall(last)}
 
 
 def checked(name: str, about: dict[str, Any], checkout: Path | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from agents import Agent, RunConfig, Runner, RunState, function_tool
+from agents import Agent, RunConfig, Runner, RunState, function_tool, set_tracing_disabled
 from agents.exceptions import AgentsException
 from agents.testing import ScriptedModel, assistant_message, function_call
 
@@ -22,6 +22,12 @@ def pay(order: int) -> str:
 def look(order: int) -> str:
     """Look."""
     return f"seen {order}"
+
+
+@pytest.fixture(autouse=True)
+def _untraced():
+    """Nothing is sent to a server of traces, and no thread waits for one."""
+    set_tracing_disabled(disabled=True)
 
 
 @pytest.fixture
@@ -181,7 +187,7 @@ def test_a_result_that_the_client_brings_later_is_no_resumed_run(store):
         ])  # fmt: skip
         await session.add_items([{"role": "user", "content": "still there?"}])
         await session.add_items([{"role": "assistant", "content": "yes"}])
-        joined = RunConfig(session_input_callback=lambda history, new: history + new, tracing_disabled=True)
+        joined = RunConfig(session_input_callback=lambda history, new: history + new)
         agent = Agent(name="a", model=ScriptedModel([[assistant_message("seen")]]))
         answer: Any = [{"type": "function_call_output", "call_id": "k1", "output": "x"}]
         return str((await Runner.run(agent, answer, session=session, run_config=joined)).final_output)
