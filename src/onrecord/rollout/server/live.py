@@ -24,11 +24,13 @@ from onrecord.rollout.recording import POLICY_AGENT, read_lane, refuse_retired, 
 from onrecord.rollout.server.completions import is_text, text_turn
 from onrecord.rollout.server.messages import arguments_of
 from onrecord.rollout.turns import ChatRequest, Reply
+from onrecord.views.lanes import ROLLBACK_LIMIT
 
 if TYPE_CHECKING:
     import asyncio
     from array import array
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from onrecord.log.head import Head
     from onrecord.rollout.lane import Frozen, Lane
@@ -64,7 +66,7 @@ class Begun(NamedTuple):
     """What the aborted try of this same turn had sampled."""
     decode: Callable[[Sequence[int]], str] | None = None
     """Turns ids into text, if the tokenizer can."""
-    responses: frozenset[str] = frozenset()
+    responses: AbstractSet[str] = frozenset()
     """The ids of the answers on record; some engines give several answers the same id."""
     root: str = ""
     """The session that this one branched from, and so on, or itself: they share a prefix, and so an engine."""
@@ -112,6 +114,9 @@ class Live:
         self.has_open_turn = False
         """Whether a turn began here and its end is not on record."""
         self._lock = Lock()
+        self._responses: set[str] = set()
+        self._looked_at = 0
+        """How many turns there were when their answers were added to these ids."""
         self._wary = 0
         """For how many turns to look first whether the lease is still ours: to lose it costs a refused step."""
 
@@ -181,8 +186,15 @@ class Live:
         unfinished, decode = self._unfinished(prepared), getattr(self.tokenizer, "text_of", None)
         intent = self.rollout.intend(prepared, model=model, joining=joining)
         self.has_open_turn = True
-        responses = frozenset(record.response_id for record in self.rollout.trajectory.records)
-        return Begun(prepared, prepared.prompt_ids, intent, unfinished, decode, responses, self._root)
+        return Begun(prepared, prepared.prompt_ids, intent, unfinished, decode, self._known_responses(), self._root)
+
+    def _known_responses(self) -> AbstractSet[str]:
+        """The ids of the answers on record, and perhaps of some that were replaced: a turn looks at the last ones."""
+        records = self.rollout.trajectory.records
+        first = max(0, min(self._looked_at, len(records)) - ROLLBACK_LIMIT)
+        self._responses.update(record.response_id for record in records[first:])
+        self._looked_at = len(records)
+        return self._responses
 
     def _prepare(self, asked: ChatRequest, request: dict[str, Any]) -> Prepared:
         trajectory, text = self.rollout.trajectory, "prompt" in request
