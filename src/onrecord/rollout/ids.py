@@ -19,11 +19,10 @@ _CHUNK = 4_096
 def sequence(records: Sequence[TurnRecord], keep: int | None = None) -> array[int]:
     """The ids after these turns, all or the first `keep`."""
     ids: array[int] = array("i", (0,)) * max([record.length for record in records], default=0)
-    with memoryview(ids) as room:
-        for record in records:
-            middle = record.keep + len(record.prompt)
-            room[record.keep : middle] = record.prompt
-            room[middle : middle + len(record.output)] = record.output
+    for record in records:
+        middle = record.keep + len(record.prompt)
+        ids[record.keep : middle] = record.prompt
+        ids[middle : record.length] = record.output
     del ids[(records[-1].length if records else 0) if keep is None else keep :]
     return ids
 
