@@ -173,3 +173,26 @@ def test_a_session_of_an_earlier_version_continues(shown):
     messages = [USER, message_of(ask(proxy, session)), USER]
     proxy.proxy.shelf.peek(session).rollout.trajectory.records[0].template = ""
     assert ask(proxy, session, messages=messages, reasoning_effort="low").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ({"type": "auto"}, {"tool_choice": "auto"}), ({"type": "any"}, {"tool_choice": "required"}),
+        ({"type": "tool", "name": "add"}, {"tool_choice": NAMED}),
+        ({"type": "auto", "disable_parallel_tool_use": True}, {"tool_choice": "auto", "parallel_tool_calls": False}),
+    ],
+)  # fmt: skip
+def test_anthropics_tool_choice_reaches_the_engine(proxy, engine, choice, sent):
+    """Each choice has a name in the engine's protocol, and so has one call at a time."""
+    assert ask(proxy, proxy.new(), "messages", tool_choice=choice).status_code == 200
+    got = engine.requests[-1]
+    assert {name: got[name] for name in ("tool_choice", "parallel_tool_calls") if name in got} == sent
+
+
+@pytest.mark.parametrize("choice", ["auto", {"type": "some"}, {"type": ["auto"]}, {}])
+def test_an_unknown_tool_choice_of_anthropics_is_refused(proxy, engine, choice):
+    """It is not taken for `auto`: the model would not know of it."""
+    refused = ask(proxy, proxy.new(), "messages", tool_choice=choice)
+    assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert not engine.requests

@@ -57,13 +57,23 @@ def to_chat(asked: Mapping[str, Any], known: Mapping[str, list[str]]) -> dict[st
     chat["messages"] = messages
     if asked.get("tools"):
         chat["tools"] = [_tool(tool) for tool in list_of_objects(asked["tools"], "tools")]
-    choice = asked.get("tool_choice")
-    if isinstance(choice, dict):
-        named = {"type": "function", "function": {"name": choice.get("name")}}
-        chat["tool_choice"] = named if choice.get("type") == "tool" else _CHOICES.get(str(choice.get("type")), "auto")
+    if asked.get("tool_choice") is not None:
+        chat |= _choice(asked["tool_choice"])
     if asked.get("stop_sequences"):
         chat["stop"] = asked["stop_sequences"]
     return chat
+
+
+def _choice(choice: Any) -> dict[str, Any]:
+    """Which tools the model may call, and whether it may call several at once."""
+    kind = choice.get("type") if isinstance(choice, dict) else None
+    if kind != "tool" and (not isinstance(kind, str) or kind not in _CHOICES):
+        raise InvalidInput(
+            "tool_choice must be an object with a type: auto, any, tool or none", hint='like {"type": "auto"}'
+        )
+    named = {"type": "function", "function": {"name": choice.get("name")}}
+    chosen = {"tool_choice": named if kind == "tool" else _CHOICES[kind]}
+    return chosen | ({"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") else {})
 
 
 def arguments_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
