@@ -32,7 +32,10 @@ EXTRAS = {
     "strands-storage": "strands", "google-adk": "google-adk", "claude-agent-sdk": "claude-agent-sdk",
     "pydantic-ai": "pydantic-ai", "pydantic-ai-harness": "pydantic-ai-harness", "agent-framework": "agent-framework",
 }  # fmt: skip
-BESIDE = {"langgraph": ("langgraph-checkpoint-conformance",), "mcp": ("httpx", "uvicorn")}
+BESIDE = {
+    "langgraph": ("langgraph-checkpoint-conformance",), "mcp": ("httpx", "uvicorn"),
+    "claude-agent-sdk": ("openai-agents", "langgraph"),  # a session that others began
+}  # fmt: skip
 """What our tests of a framework need besides it."""
 COUNTS = re.compile(r"(\d+) (passed|failed|error|errors|skipped)")
 INSTALLED = "import importlib.metadata as m, sys; print(*[f'{one} {m.version(one)}' for one in sys.argv[1:]], sep=', ')"
