@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import tomllib
 from pathlib import Path
@@ -47,13 +48,16 @@ def say(text: str) -> None:
 def run(command: list[str], where: Path = ROOT, **environment: str) -> tuple[int, str]:
     """Run a command and return its status and output."""
     own = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    try:
-        done = subprocess.run(
-            command, cwd=where, env={**own, "NO_COLOR": "1", "COLUMNS": "200", **environment}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return 1, f"it did not end within {SECONDS} seconds"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:  # some suites leave their stores behind
+        Path(scratch).chmod(0o711)  # PostgreSQL does not run as root
+        always = {"NO_COLOR": "1", "COLUMNS": "200", "TMPDIR": scratch}
+        try:
+            done = subprocess.run(
+                command, cwd=where, env={**own, **always, **environment}, text=True, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, timeout=SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return 1, f"it did not end within {SECONDS} seconds"
     return done.returncode, done.stdout
 
 
