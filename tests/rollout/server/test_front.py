@@ -1,6 +1,8 @@
 """The short way of turns: as guarded as the long one, and its answers leave in one piece."""
 
 import asyncio
+import socket
+import time
 
 import httpx
 
@@ -22,6 +24,21 @@ def test_turns_are_guarded_like_every_route(start):
     assert proxy.http.get(path).status_code == 405
     foreign = httpx.post(f"{start().url}{path}", json=body, headers={"host": "elsewhere.example"}, trust_env=False)
     assert code_of(foreign) == (403, "forbidden")
+
+
+def test_a_body_that_comes_after_its_head_is_no_head(start):
+    """A connection is used again after a long request, and head and body of the next one arrive one after the other."""
+    proxy = start()
+    long = b"{" + b" " * 200_000 + b"}"
+    with socket.create_connection((proxy.http.base_url.host, proxy.http.base_url.port), timeout=20) as connection:
+        for body in (long, b"{}", long, b"{}"):
+            connection.sendall(
+                f"POST /sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            )
+            time.sleep(0.1)
+            connection.sendall(body)
+            answer = connection.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200"), answer
 
 
 class Written:

@@ -60,6 +60,8 @@ class Receiving(Limited, HttpToolsProtocol):
     """Whether a request, or the first byte of the first one, is still to come."""
     _around = _body = 0
     """The bytes of a request that has not arrived as a whole: of its body, and around it."""
+    _said = 0
+    """The bytes of bodies in what is received now. It may end one request and begin the next."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Wait for the first request."""
@@ -68,10 +70,10 @@ class Receiving(Limited, HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Watch until the request is whole."""
-        before = self._body
+        self._said = 0
         super().data_received(data)
         if self._arriving:
-            self._around += len(data) - (self._body - before)
+            self._around += len(data) - self._said
             if self._around > HEAD_LIMIT + CHUNK_BYTES * self._body and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
         self.watch()
@@ -85,6 +87,7 @@ class Receiving(Limited, HttpToolsProtocol):
         """A part of its body."""
         super().on_body(body)
         self._body += len(body)
+        self._said += len(body)
 
     def on_message_complete(self) -> None:
         """Its last byte."""
