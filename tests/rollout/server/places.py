@@ -14,6 +14,7 @@ import uvicorn
 
 from onrecord.machine.http_server import listen
 from onrecord.rollout.server.app import Proxy
+from onrecord.rollout.server.serving import config_of
 from onrecord.rollout.server.settings import Settings
 from onrecord.rollout.trajectory import Policy
 
@@ -200,8 +201,7 @@ class RunningProxy:
         self.records = records
         listener = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        config = uvicorn.Config(self.proxy.front(), log_level="critical", lifespan="on", timeout_graceful_shutdown=5)
-        self.server = uvicorn.Server(config)
+        self.server = uvicorn.Server(config_of(self.proxy.front(), self.settings.drain_seconds))
         self.thread = threading.Thread(target=lambda: asyncio.run(self._serve(listener)))
         self.thread.start()
         self.http = httpx.Client(base_url=self.url, timeout=90, trust_env=False)
