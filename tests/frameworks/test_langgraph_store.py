@@ -117,6 +117,23 @@ def test_values_of_the_memory_expire(store):
     assert memory.list_namespaces() == [("n",)]
 
 
+@pytest.mark.parametrize("act", [lambda memory: memory.get(("n",), "k"), lambda memory: memory.sweep_ttl()])
+def test_who_reads_or_sweeps_does_not_undo_the_put_of_another(store, act):
+    """A value that is put again after it was read, and before that is on record, stays."""
+    memory, other = (OnrecordStore(store, ttl={"refresh_on_read": True}) for _ in range(2))
+    expired = act(memory) == 0  # the sweep, which has nothing to do yet
+    memory.put(("n",), "k", {"v": "old"}, ttl=1e-6 if expired else 60)
+    write = memory._memory.write
+
+    def late(make):
+        other.put(("n",), "k", {"v": "new"}, ttl=60)
+        return write(make)
+
+    memory._memory.write = late  # type: ignore[method-assign]  # another process is quicker
+    assert act(memory) != 1
+    assert other.get(("n",), "k").value == {"v": "new"}  # type: ignore[union-attr]  # it is there
+
+
 def test_what_could_not_be_read_again_is_refused(store):
     """A key, namespace or time of a wrong type is LangGraph's error, and the memory can be used as before."""
     memory: Any = OnrecordStore(store)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from langgraph.store.base import MatchCondition, Op, Result, TTLConfig
 
-    from onrecord.log.events import Event
+    from onrecord.log.events import Draft, Event
     from onrecord.session.session_store import SessionStore
 
 FRAMEWORK = "langgraph-store"
@@ -162,8 +162,8 @@ class OnrecordStore(BaseStore):
             results = [self._answer(op, read) for op in ops]
             puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
             written = [self._written(place, op) for place, op in puts.items()]
-            written += [_refreshed(place, fact) for place, fact in read.items() if place not in puts]
             self._write([one for one in written if one is not None])
+            self._write_over({place: fact for place, fact in read.items() if place not in puts}, _refreshed)
             return results
 
     def _write(self, payloads: list[dict[str, Any]]) -> None:
@@ -171,6 +171,16 @@ class OnrecordStore(BaseStore):
             session = self._memory.open()
             session.log.append(*(self._memory.draft(KIND, one) for one in payloads))
             self._memory.catch_up()
+
+    def _write_over(self, read: dict[Place, Fact], payload: Callable[[Place, Fact], dict[str, Any]]) -> int:
+        """Write over the values that were read, but for those that someone has put again since; how many there were."""
+        memory = self._memory
+
+        def make() -> list[Draft]:
+            same = [(place, fact) for place, fact in read.items() if memory.facts.get(place) is fact]
+            return [memory.draft(KIND, payload(place, fact)) for place, fact in same]
+
+        return len(memory.write(make)) if read else 0
 
     def _written(self, place: Place, op: PutOp) -> dict[str, Any] | None:
         if op.value is None:
@@ -231,9 +241,9 @@ class OnrecordStore(BaseStore):
         memory = self._memory
         with memory.lock:
             memory.catch_up()
-            expired = [place for place in memory.facts if place not in self._alive()]
-            self._write([_payload(place, None) for place in expired])
-            return len(expired)
+            alive = self._alive()
+            expired = {place: fact for place, fact in memory.facts.items() if place not in alive}
+            return self._write_over(expired, lambda place, _fact: _payload(place, None))
 
 
 _NOTHING = Pool()
