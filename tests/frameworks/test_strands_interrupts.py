@@ -1,5 +1,6 @@
 """Strands Agents: tools that wait for a person's answer."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ from strands.tools.executors import SequentialToolExecutor
 import onrecord
 from onrecord.frameworks.strands import OnrecordHooks, OnrecordRepository
 from onrecord.frameworks.strands_storage import OnrecordStorage
+from tests.frameworks.looping import never_blocked
 
 KEYS = {"repository": "strands/call-1", "snapshots": "strands-storage/call-1"}
 
@@ -69,8 +71,8 @@ class Bench:
         self.ran: list[str] = []
         self.crashes = False
 
-    def agent(self, **more: Any) -> Any:
-        """An agent as a new process makes it."""
+    def agent(self, *, managed: bool = True, **more: Any) -> Any:
+        """An agent as a new process makes it; one that is not managed keeps its messages in memory."""
 
         @tool(context=True)
         def asking(order: int, tool_context: ToolContext) -> str:
@@ -96,8 +98,8 @@ class Bench:
             manager = SnapshotSessionManager("s", storage=kept, save_latest_on="message")
         hooks = [OnrecordHooks(kept, "s"), Ask()]
         return Agent(
-            model=Caller(), tools=[asking, hooked, plain], session_manager=manager, callback_handler=None,
-            hooks=hooks if self.order == "ours first" else hooks[::-1], **more,
+            model=Caller(), tools=[asking, hooked, plain], callback_handler=None,
+            session_manager=manager if managed else None, hooks=hooks if self.order == "ours first" else hooks[::-1], **more,
         )  # fmt: skip
 
     def pay(self, name: str, order: int) -> str:
@@ -183,3 +185,16 @@ def test_a_tool_that_was_cut_off_beside_one_that_waits_does_not_run_again(bench)
     bench.crashes = False
     assert "started, outcome unknown" in str(bench.agent()(answer(asked)))
     assert bench.ran == ["plain", "asking"]
+
+
+def test_the_hooks_never_block_the_event_loop(tmp_path, keeper):
+    """Both ends of a call, and that it waits for a person, are recorded on a thread. Strands' own manager is not."""
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        bench = Bench(store, keeper, "ours first")
+        agent = bench.agent(managed=False)
+        with never_blocked(store):
+            asked = asyncio.run(agent.invoke_async("plain asking"))
+            done = asyncio.run(agent.invoke_async(answer(asked)))
+        assert "asking paid 42" in str(done)
+        assert bench.ran == ["plain", "asking"]
+        assert list(store.get("s").effects.unknown()) == []

@@ -20,6 +20,7 @@ from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from onrecord.aio import settled
 from onrecord.errors import Conflict, InvalidInput, NotFound, OnrecordError
 from onrecord.frameworks.conversation import (
     FORK,
@@ -323,21 +324,21 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
             turns = _called(partial(self._unread, event.agent))
             event.agent.messages += [message for turn in turns for message in from_neutral(turn)]
 
-    def _before(self, event: Any) -> None:
+    async def _before(self, event: Any) -> None:
         use = event.tool_use
         start = partial(self._kept.start_effect, use["toolUseId"], use["name"], use.get("input"), told=self._told)
-        known = _called(start)
+        known = await settled(partial(_called, start))
         if known is None:
             self._add_idle(event.agent, use)
         else:
             event.cancel_tool = said_of(known)
 
-    def _after(self, event: Any) -> None:
+    async def _after(self, event: Any) -> None:
         cancelled = getattr(event, "cancel_message", None)
         if self._drop_idle(event.agent, event.tool_use) or not cancelled:  # else it was cancelled for what is on record
             error = cancelled or (str(event.exception) if event.exception else None)
             result = None if cancelled else json.loads(json.dumps(event.result, default=str))
-            self._finish(event.tool_use, result=result, error=error)
+            await self._finish(event.tool_use, result=result, error=error)
 
     async def _run(self, context: Any, proceed: Any) -> AsyncIterator[Any]:
         """Note that a tool begins, so its outcome is unknown until it answers, or asks a person."""
@@ -351,7 +352,7 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
             self._add_idle(context.agent, context.tool_use)
             raise
 
-    def _pause(self, event: Any) -> None:
+    async def _pause(self, event: Any) -> None:
         """Record which calls wait for an answer: Strands says nothing after those, and runs them again later."""
         idle = self._idle.pop(id(event.agent), [])
         pending = event.agent._interrupt_state.pending_tool_execution  # noqa: SLF001  # only this says what has a result
@@ -360,7 +361,7 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
         answered = {result["toolUseId"] for result in pending.completed_tool_results}  # some run in the background
         for use in idle:
             if use["toolUseId"] not in answered:
-                self._finish(use, error=_ASKED)
+                await self._finish(use, error=_ASKED)
 
     def _add_idle(self, agent: Any, use: dict[str, Any]) -> None:
         self._idle.setdefault(id(agent), []).append(use)
@@ -373,9 +374,9 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
             idle.remove(next((one for one in same if one.get("input") == use.get("input")), same[0]))
         return bool(same)
 
-    def _finish(self, use: dict[str, Any], *, result: Any = None, error: str | None = None) -> None:
+    async def _finish(self, use: dict[str, Any], *, result: Any = None, error: str | None = None) -> None:
         finish = partial(self._kept.finish_effect, use["toolUseId"], use.get("input"), result=result, error=error)
-        key = _called(finish)
+        key = await settled(partial(_called, finish))
         if error != _ASKED:
             self._told.add(key)
 
