@@ -195,3 +195,27 @@ def test_an_image_of_others_is_an_image_for_a_graph(store):
     given: Any = asyncio.run(OnrecordSession(NAME, store).get_items())
     assert given[0]["content"][1] == {"type": "input_image", "image_url": DATA, "detail": "auto"}
     assert given[2]["output"] == "[image]"
+
+
+def test_what_subagents_said_is_not_part_of_the_conversation(store):
+    """Transcripts of Claude's subagents are lanes of their own: other frameworks and loops read the main one."""
+    kept, key = OnrecordSessionStore(store), {"project_key": "p", "session_id": "1f1e4728-015a-619c-8003-45420c15c057"}
+
+    def entry(number: int, role: str, said: str) -> dict[str, Any]:
+        about = {"type": role, "uuid": f"{key['session_id'][:-1]}{number}", "timestamp": "2026-01-01T00:00:00Z"}
+        return {**about, "message": {"role": role, "content": said}}
+
+    async def claude() -> None:
+        await kept.append(key, [entry(1, "user", "question")])
+        beside = [entry(2, "user", "of a subagent"), entry(3, "assistant", "by a subagent")]
+        await kept.append({**key, "subpath": "subagents/agent-a1"}, beside)
+        await kept.append(key, [entry(4, "assistant", "answer")])
+
+    store.create(NAME)
+    kept.keep_in(key["project_key"], key["session_id"], NAME)
+    asyncio.run(claude())
+    texts = ["question", "answer"]
+    items: list[Any] = asyncio.run(OnrecordSession(NAME, store).get_items())
+    assert [item["content"] for item in items] == texts
+    assert [message.content for message in messages_of_others(OnrecordSaver(store), NAME)] == texts
+    assert [message["content"] for message in store.get(NAME).messages("openai")] == texts

@@ -6,6 +6,7 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from onrecord.views.conversations import SUBLANE
 from onrecord.views.transcript import well_formed
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ class Said(NamedTuple):
 
 
 def said_by_others(others: Transcript) -> list[Said]:
-    """The committed turns of a transcript, in order."""
+    """The committed turns of a transcript, in order; what subagents said is between them and their agent."""
     return [
-        Said(turn.ended or turn.begun, _mark_of(turn), well_formed(turn.items), turn.begun) for turn in others.committed
+        Said(turn.ended or turn.begun, _mark_of(turn), well_formed(turn.items), turn.begun)
+        for turn in others.committed
+        if SUBLANE not in turn.agent
     ]
 
 
