@@ -1,6 +1,7 @@
 """One session, every framework: begun with LangGraph, continued with openai-agents, a plain loop and Claude's store."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -219,3 +220,24 @@ def test_what_subagents_said_is_not_part_of_the_conversation(store):
     assert [item["content"] for item in items] == texts
     assert [message.content for message in messages_of_others(OnrecordSaver(store), NAME)] == texts
     assert [message["content"] for message in store.get(NAME).messages("openai")] == texts
+
+
+def test_others_read_what_a_tool_answered_before_its_run_was_killed(store):
+    """The result is in the ledger and not in the conversation: it is the answer. Of the other call it is unknown."""
+    session = OnrecordSession(NAME, store)
+    calls: list[Any] = [
+        {"type": "function_call", "call_id": f"c{n}", "name": "pay", "arguments": json.dumps({"n": n})}
+        for n in (1, 2, 3)
+    ]
+    asyncio.run(session.add_items([{"role": "user", "content": "pay all"}, *calls]))
+    for number in (1, 2, 3):
+        session._kept.start_effect(f"c{number}", "pay", {"n": number})
+    session._kept.finish_effect("c1", {"n": 1}, result="paid 1")
+    session._kept.finish_effect("c2", {"n": 2}, error="no money")
+    asyncio.run(session.add_items([{"role": "user", "content": "well?"}, {"role": "assistant", "content": "so so"}]))
+    said = [message["content"] for message in store.get(NAME).messages("openai") if message["role"] == "tool"]
+    assert said[:2] == ["paid 1", "failed: no money"]
+    assert "outcome is unknown" in said[2]
+    with store.open(NAME, agent="main") as loop, loop.turn() as turn:
+        assert [one["content"] for one in turn.messages("openai") if one["role"] == "tool"] == said
+    assert [one.content for one in messages_of_others(OnrecordSaver(store), NAME) if one.type == "tool"] == said

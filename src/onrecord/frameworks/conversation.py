@@ -286,7 +286,7 @@ class Conversation:
 
     def turns_of_others(self) -> list[Said]:
         """The same, with what copies of a turn are recognised by."""
-        return said_by_others(self._others) if self._mixed else []
+        return said_by_others(self._others, self.session) if self._mixed else []
 
     # Writing
 

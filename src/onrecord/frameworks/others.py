@@ -6,11 +6,13 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from onrecord.session.effects import with_results
 from onrecord.views.conversations import SUBLANE
 from onrecord.views.transcript import well_formed
 
 if TYPE_CHECKING:
     from onrecord.log.item_values import Item
+    from onrecord.session.handle import Session
     from onrecord.views.transcript import Transcript, Turn
 
 COPY = "onrecord-"
@@ -34,12 +36,12 @@ class Said(NamedTuple):
         return f"{COPY}{self.mark}-{number}"
 
 
-def said_by_others(others: Transcript) -> list[Said]:
+def said_by_others(others: Transcript, session: Session) -> list[Said]:
     """The committed turns of a transcript, in order; what subagents said is between them and their agent."""
+    turns = [turn for turn in others.committed if SUBLANE not in turn.agent]
     return [
         Said(turn.ended or turn.begun, _mark_of(turn), well_formed(turn.items), turn.begun)
-        for turn in others.committed
-        if SUBLANE not in turn.agent
+        for turn in with_results(session, turns)
     ]
 
 

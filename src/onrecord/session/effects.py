@@ -12,13 +12,15 @@ from onrecord import machine
 from onrecord.errors import Conflict, EffectUnknown, InvalidInput, PayloadErased, ToolTimedOut
 from onrecord.log.codec import decode_payload, encode_payload, open_record
 from onrecord.session.chapter import Chapter, told
-from onrecord.views.effects import KEY_LIMIT, effect_id
+from onrecord.views.effects import KEY_LIMIT, effect_id, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from onrecord.log.events import Event
+    from onrecord.log.item_values import Item
     from onrecord.session.handle import Session
+    from onrecord.views.transcript import Turn
     from onrecord.views.values import Agent, Effect, Json
 
 TRIES_LIMIT = 1_000
@@ -245,3 +247,37 @@ def _checked(key: str) -> str:
     if not isinstance(key, str) or not 1 <= len(key) <= KEY_LIMIT or not key.isprintable():
         raise InvalidInput(f"an effect's key has 1 to {KEY_LIMIT} printable characters, not {key!r}")
     return key
+
+
+def with_results(session: Session, turns: list[Turn]) -> list[Turn]:
+    """The same turns with results that only the ledger has: a framework's run died before it kept what a tool answered.
+
+    A model that read "outcome unknown" of a call that ended would make it again.
+    """
+    waiting = {number: ids for number, turn in enumerate(turns) if (ids := _unanswered(turn.items))}
+    if not waiting:
+        return turns
+    found: dict[int, list[Item]] = {}
+    after = min(turns[number].begun for number in waiting)
+    for record in session.store.read(session.id, after=after, kinds=("effect.finished",)):
+        ended = open_record(record)
+        call = key_of(ended.id).partition("/")[2]
+        asked = [number for number, ids in waiting.items() if call in ids and turns[number].begun < ended.position]
+        if asked and ended.data is not None:
+            waiting[asked[-1]].discard(call)
+            found.setdefault(asked[-1], []).append(_answer(call, ended.data))
+    return [turn._replace(items=[*turn.items, *found.get(number, ())]) for number, turn in enumerate(turns)]
+
+
+def _unanswered(items: list[Item]) -> set[str]:
+    """The ids of the calls that have no result among the items."""
+    asked = {call["id"] for item in items for call in item.get("tool_calls") or ()}
+    return asked - {item["call"] for item in items if item["role"] == "tool"}
+
+
+def _answer(call: str, outcome: dict[str, Any]) -> Item:
+    if not outcome.get("ok"):
+        return {"role": "tool", "call": call, "content": f"failed: {outcome.get('error')}", "error": True}
+    result = outcome.get("result")
+    text = result if isinstance(result, str) else encode_payload(result).decode()
+    return {"role": "tool", "call": call, "content": text}

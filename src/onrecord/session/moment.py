@@ -11,6 +11,7 @@ from onrecord.log.codec import open_records
 from onrecord.log.keyed import Keyed
 from onrecord.log.names import check_name, make_ulid
 from onrecord.log.verify import HeadFold, Problem, Report, Verifier
+from onrecord.session.effects import with_results
 from onrecord.session.reading import recent, recent_turns
 from onrecord.views.context import Context, assemble, cost_of
 from onrecord.views.diff import changes
@@ -145,6 +146,7 @@ def context(
         turns = [turn for turn in turns if turn.begun < begun and turn.ended not in discarded]
         if not base and lane["last_commit"]:
             turns = []  # starting over discards more commits than are listed
+    turns = with_results(session, turns)
     committed = lane["committed"]
     if len(turns) > committed:  # mirrored turns are not counted in the views
         committed = len(turns) if complete and not covered else len(session.transcript(session.agent))
