@@ -70,6 +70,7 @@ class Bench:
         self.store, self.keeper, self.order = store, keeper, order
         self.ran: list[str] = []
         self.crashes = False
+        self.dies_in = 0
 
     def agent(self, *, managed: bool = True, **more: Any) -> Any:
         """An agent as a new process makes it; one that is not managed keeps its messages in memory."""
@@ -104,7 +105,7 @@ class Bench:
 
     def pay(self, name: str, order: int) -> str:
         self.ran.append(name)
-        if self.crashes:
+        if self.crashes or len(self.ran) == self.dies_in:
             raise Crash
         return f"{name} paid {order}"
 
@@ -185,6 +186,24 @@ def test_a_tool_that_was_cut_off_beside_one_that_waits_does_not_run_again(bench)
     bench.crashes = False
     assert "started, outcome unknown" in str(bench.agent()(answer(asked)))
     assert bench.ran == ["plain", "asking"]
+
+
+@pytest.mark.parametrize("prompts", [1, 2])
+def test_the_model_reads_what_is_on_record_of_the_calls_of_a_killed_run(bench, prompts):
+    """Not that they were interrupted, which it would take for not done: the result of one, and that one is unknown."""
+    bench.dies_in = 2
+    with pytest.raises(Crash):
+        bench.agent(tool_executor=SequentialToolExecutor())("plain plain")
+    for _number in range(prompts):
+        agent = bench.agent()
+        agent("plain")
+    first, second = (block["toolResult"] for block in agent.messages[2]["content"])
+    assert (first["status"], first["content"]) == ("success", [{"text": "plain paid 42"}])
+    assert second["status"] == "error"
+    assert second["content"][0]["text"].startswith("started, outcome unknown")
+    said = [str(one["content"]) for one in bench.store.get("s").messages("neutral") if one["role"] == "tool"]
+    assert "plain paid 42" in said[0]
+    assert "outcome unknown" in said[1]
 
 
 def test_the_hooks_never_block_the_event_loop(tmp_path, keeper):

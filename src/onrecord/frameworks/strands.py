@@ -48,6 +48,7 @@ with required("strands", "strands", "1.62"):
         BeforeToolCallEvent,
         HookOrder,
         HookProvider,
+        MessageAddedEvent,
     )
     from strands.interrupt import InterruptException
     from strands.middleware import ExecuteToolStage
@@ -71,6 +72,8 @@ SESSIONS_KEPT = 256
 RETRIED = 100
 """How many messages of a turn are recognised when the turn is saved again."""
 DEFAULT_AGENT = "default"
+_MADE_UP = [{"text": "Tool was interrupted."}]
+"""What Strands puts in place of a result that it does not have."""
 _SESSION = "session"
 _MESSAGE_FIELDS = frozenset(one.name for one in fields(SessionMessage))
 _ASKED = "interrupted: it waits for an answer, and runs again when it has one"
@@ -315,6 +318,8 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
         registry.add_callback(AgentInitializedEvent, self._begin)
         registry.add_callback(BeforeToolCallEvent, self._before)
         registry.add_callback(AfterToolCallEvent, self._after)
+        # First, so that the session manager saves the message as it is then.
+        registry.add_callback(MessageAddedEvent, self._tell_outcomes, order=HookOrder.SDK_FIRST)
         # First, so that a call that waits is on record before the session manager saves that the agent does.
         registry.add_callback(AfterInvocationEvent, self._pause, order=HookOrder.SDK_FIRST)
 
@@ -322,7 +327,22 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
         event.agent.add_middleware(ExecuteToolStage, self._run)
         if not getattr(event.agent.model, "stateful", False):
             turns = _called(partial(self._unread, event.agent))
+            for block in _interrupted(event.agent.messages):
+                _called(partial(self._tell_outcome, block))
             event.agent.messages += [message for turn in turns for message in from_neutral(turn)]
+
+    async def _tell_outcomes(self, event: Any) -> None:
+        for block in _interrupted([event.message]):
+            await settled(partial(_called, partial(self._tell_outcome, block)))
+
+    def _tell_outcome(self, block: dict[str, Any]) -> None:
+        """Say what is on record of a call whose run was killed, where Strands says that it was interrupted."""
+        self._kept.catch_up()
+        known = self._kept.calls.uses(block["toolUseId"])
+        if known:
+            result = (known[-1].outcome or {}).get("result")
+            is_whole = isinstance(result, dict) and {"status", "content"} <= result.keys()
+            block |= result if is_whole else {"content": [{"text": said_of(known[-1])}]}
 
     async def _before(self, event: Any) -> None:
         use = event.tool_use
@@ -379,6 +399,15 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
         key = await settled(partial(_called, finish))
         if error != _ASKED:
             self._told.add(key)
+
+
+def _interrupted(messages: list[Any]) -> Iterator[dict[str, Any]]:
+    """The results that Strands makes up for calls without one."""
+    for message in messages:
+        for part in message["content"]:
+            block = part.get("toolResult")
+            if block and block["status"] == "error" and block["content"] == _MADE_UP:
+                yield block
 
 
 def _called(call: Callable[[], R]) -> R:
