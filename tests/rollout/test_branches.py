@@ -214,6 +214,30 @@ def test_a_line_whose_end_was_deleted_is_a_sample_again(records):
     assert [node.head.name for node in tree.tree().due()] == ["task"]
 
 
+def test_freezing_finds_the_lines_of_others(records):
+    """A leaf that was branched by hand, or by another process, after the tree was opened has its sample."""
+    tree = RolloutTree(records, "task")
+    trunk = turn(tree, talk("a"), "A")
+    branched = open_rollout(records, trunk.branch("on").id)
+    branched.commit(branched.intend(branched.prepare(ChatRequest(talk("a", "A", "b")), LETTERS)), answer("B"))
+    branched.leave()
+    alone = open_rollout(records, trunk.branch("alone", turns=0).id)
+    alone.commit(alone.intend(alone.prepare(ChatRequest(talk("x")), LETTERS)), answer("X"))
+    alone.leave()
+    assert [sample.session for sample in tree.freeze()] == [branched.session.id, alone.session.id]
+
+
+def test_frozen_samples_have_no_new_branches(records):
+    """A branch would replace what a trainer may have; it makes no difference who froze them, and when."""
+    tree = RolloutTree(records, "task")
+    trunk = turn(tree, talk("a"), "A")
+    before = tree.freeze()
+    with pytest.raises(SessionFrozen):
+        trunk.branch("late")
+    assert records.named("late") is None
+    assert [sample.session for sample in tree.freeze()] == [sample.session for sample in before]
+
+
 def test_a_tree_without_turns_has_no_samples(records):
     """There is nothing to freeze."""
     with pytest.raises(Conflict, match="no line"):

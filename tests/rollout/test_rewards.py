@@ -299,6 +299,7 @@ def test_branches_share_their_beginning(records, rollout):
         leaf.reward(float(number))
         leaf.freeze()
         branches += leaf.samples()
+    assert open_rollout(records, rollout.branch("fresh", turns=0).id).trajectory.num_assistant == 0
     rollout.freeze()
     (trunk,) = rollout.samples()
     for number, sample in enumerate(branches):
@@ -307,7 +308,6 @@ def test_branches_share_their_beginning(records, rollout):
         assert sample.tokens.tolist() != trunk.tokens[: len(sample.tokens)].tolist()
         assert (sample.reward, len(sample.turn_ends)) == (float(number), 2)
     assert (trunk.reward, trunk.shared_length, len(trunk.turn_ends)) == (None, 0, 3)
-    assert open_rollout(records, rollout.branch("fresh", turns=0).id).trajectory.num_assistant == 0
     for wrong in (-1, 4, True, "1"):
         with pytest.raises(InvalidInput, match="3 committed turns"):
             rollout.branch("wrong", turns=wrong)

@@ -20,11 +20,12 @@ from onrecord.errors import (
     InvalidInput,
     NameTaken,
     PayloadErased,
-    SessionFrozen,
+    SessionClosed,
     SessionNotFound,
     SessionRetired,
 )
-from onrecord.rollout.recording import POLICY_AGENT, branch, open_rollout, read_lane, refuse_retired
+from onrecord.rollout.ended import refuse_frozen, refuse_retired
+from onrecord.rollout.recording import POLICY_AGENT, branch, open_rollout, read_lane
 from onrecord.rollout.trajectory import Policy
 
 if TYPE_CHECKING:
@@ -124,6 +125,11 @@ class Node(NamedTuple):
     def has_own(self) -> bool:
         """Whether it has a turn of its own, whole or not."""
         return len(self.lane.standing()) > self.shared_turns
+
+    @property
+    def frozen(self) -> str | None:
+        """The digest of its frozen samples, if it has a turn of its own: other lines are in no sample."""
+        return self.lane.frozen.digest if self.lane.frozen and self.has_own else None
 
     @property
     def is_given_up(self) -> bool:
@@ -275,9 +281,7 @@ class RolloutTree:
         self._records, self._policy = records, policy
         self._open: dict[str, Rollout] = {first.session.id: first}
         self._root = first.session.id
-        for head in read_heads(records, self._root)[1:]:
-            with suppress(SessionRetired):
-                self._open[head.session] = open_rollout(records, head.session, policy=policy)
+        self._reopened()
 
     @property
     def lines(self) -> list[Rollout]:
@@ -287,8 +291,7 @@ class RolloutTree:
     def line(self, messages: Sequence[Message], *, again: bool = False) -> Rollout:
         """The line that these messages continue; a new one if there is none, or if the answer is wanted `again`."""
         root = self._open[self._root]
-        if root.lane.frozen is not None:
-            raise SessionFrozen(f"the samples of rollout {root.session.name!r} are frozen; it accepts no more turns")
+        refuse_frozen(root.session.name, root.lane)
         lines = [Line(rollout.session.id, rollout.trajectory) for rollout in self.lines]
         chosen = choose(lines, messages, again=again)
         if chosen.turns is None:
@@ -304,18 +307,29 @@ class RolloutTree:
 
     def freeze(self, **options: Any) -> list[Sample]:
         """Freeze every line and return one sample per leaf: from now on, every reader gets the same bytes."""
-        made: list[Sample] = []
-        leaves = {node.head.session for node in self.tree().due()}
-        if not leaves:
+        if not self.tree().due():
             raise Conflict("no line of this rollout has a turn", hint="record a turn first")
+        frozen: dict[str, Rollout] = {}
+        while new := [rollout for rollout in self._reopened() if rollout.session.id not in frozen]:
+            for rollout in new:
+                frozen[rollout.session.id] = rollout
+                try:
+                    rollout.freeze(empty=True, **options)
+                except (SessionRetired, SessionClosed):
+                    if rollout.refresh().lane.retired is None:
+                        raise
+                    # It was retired meanwhile, because it was branched too late for instance: it has no samples.
+        return [sample for node in self.tree().due() for sample in frozen[node.head.session].samples()]
+
+    def _reopened(self) -> list[Rollout]:
+        """All lines that have not been retired; another process may have made one, or retired one without the lease."""
         for rollout in self._open.values():
-            rollout.refresh()  # a process without the lease may retire a line
-        for rollout in self.lines:
-            if rollout.lane.standing():
-                rollout.freeze(**options)
-            if rollout.session.id in leaves:
-                made += rollout.samples()
-        return made
+            rollout.refresh()
+        for head in read_heads(self._records, self._root):
+            if head.session not in self._open:
+                with suppress(SessionRetired):
+                    self._open[head.session] = open_rollout(self._records, head.session, policy=self._policy)
+        return self.lines
 
     def leave(self) -> None:
         """Release all leases."""

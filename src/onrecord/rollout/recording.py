@@ -21,14 +21,13 @@ from onrecord.errors import (
     IdReused,
     InvalidInput,
     SessionClosed,
-    SessionFrozen,
     SessionNotFound,
-    SessionRetired,
     TurnConflict,
 )
 from onrecord.log.head import refuse_ended
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.store import LEASE_SECONDS
+from onrecord.rollout.ended import refuse_frozen, refuse_retired, retired
 from onrecord.rollout.lane import LANE_KINDS, REWARD, Lane, item_of, output_payload, partial_payload, prompt_payload
 from onrecord.rollout.matching import arguments_digest
 from onrecord.session.budget import usage_of
@@ -128,23 +127,12 @@ def check_chain(session: Session) -> None:
         )
 
 
-def refuse_retired(session: Session) -> None:
-    """Raise `SessionRetired` if this rollout was retired."""
-    for event in session.events(kinds=("rollout.retired", "session.forked")):
-        if event.kind == "rollout.retired" and event.session == session.id:
-            raise _retired(session, str((event.data or {}).get("reason", "")))
-
-
 def _known(records: SessionStore, name: str) -> str | None:
     """The id of the session with exactly this name or id: a prefix could belong to another rollout."""
     if is_ulid(name.upper()):
         return records.head(name.upper()).session
     found = records.named(name)
     return found.session if found else None
-
-
-def _retired(session: Session, reason: str) -> SessionRetired:
-    return SessionRetired(f"rollout {session.name!r} was retired{f': {reason}' if reason else ''}")
 
 
 class Rollout:
@@ -211,7 +199,7 @@ class Rollout:
         if self.is_current:
             self.session.leave()
         if self._read_on().retired is not None:
-            raise _retired(self.session, self.lane.retired or "")
+            raise retired(self.session, self.lane.retired or "")
         free = self.may_join() and self.lane.shared
         self._keep(self._log.join(takeover=takeover or free, seconds=lease_seconds, shared=True))
         return self
@@ -324,7 +312,7 @@ class Rollout:
                 events = self._log.join(*drafts, takeover=self.lane.shared, seconds=joining, shared=True)
         except SessionClosed:
             if self.refresh().lane.retired is not None:
-                raise _retired(self.session, self.lane.retired or "") from None
+                raise retired(self.session, self.lane.retired or "") from None
             raise
         self._keep(events)
         return events[-len(drafts) :]
@@ -349,23 +337,22 @@ class Rollout:
 
     def _refuse_ended(self) -> None:
         if self.lane.retired is not None:
-            raise _retired(self.session, self.lane.retired)
-        if self.lane.frozen is not None:
-            raise SessionFrozen(f"the samples of rollout {self.session.name!r} are frozen; it accepts no more turns")
+            raise retired(self.session, self.lane.retired)
+        refuse_frozen(self.session.name, self.lane)
 
     # Samples
 
-    def freeze(self, **options: Unpack[SampleOptions]) -> Frozen:
+    def freeze(self, *, empty: bool = False, **options: Unpack[SampleOptions]) -> Frozen:
         """Freeze the samples for the trainer: from now on every reader gets the same bytes.
 
         Options are `merge`, `max_seq_len` and `past_length` of `samples.assemble`, and are recorded. Freezing again
-        changes nothing.
+        changes nothing. With `empty`, a line of a tree is frozen without a turn too: it accepts none from now on.
         """
         if not options.keys() <= set(SAMPLE_OPTIONS):
             known = ", ".join(SAMPLE_OPTIONS)
             raise InvalidInput(f"the options of samples are {known}, not {', '.join(sorted(options))}")
         if self.lane.retired is not None:
-            raise _retired(self.session, self.lane.retired)
+            raise retired(self.session, self.lane.retired)
         if self.lane.frozen is None:
             if self.lane.open is not None:
                 raise TurnConflict(
@@ -374,7 +361,7 @@ class Rollout:
             from onrecord.rollout.samples import digest_of
 
             check_chain(self.session)
-            made = _assembled(self.session, self.lane, **options)
+            made = [] if empty and not self.lane.standing() else _assembled(self.session, self.lane, **options)
             data = {"digest": digest_of(made), "options": options, "count": len(made)}
             self._append([self._log.draft("samples.frozen", data)])
         return self._frozen()
@@ -430,7 +417,7 @@ class Rollout:
 
     def _frozen(self) -> Frozen:
         if self.lane.retired is not None:
-            raise _retired(self.session, self.lane.retired)
+            raise retired(self.session, self.lane.retired)
         if self.lane.frozen is None:
             raise Conflict(f"the samples of rollout {self.session.name!r} are not frozen", hint="freeze them first")
         return self.lane.frozen
@@ -439,13 +426,22 @@ class Rollout:
 def branch(session: Session, lane: Lane, name: str, turns: int | None = None) -> Session:
     """A new rollout that shares the first `turns` committed turns of this one (all if None); nothing is copied.
 
+    Frozen samples have no new branches: they would replace what a trainer may have.
     It has its own requests, samples and rewards: an edit deep in the history, a compacted context or one of several
     answers to the same prompt is a branch, and each branch is a sample of its own.
     """
     count = len(lane.commits) if turns is None else turns
     if type(count) is not int or not 0 <= count <= len(lane.commits):
         raise InvalidInput(f"the rollout has {len(lane.commits)} committed turns, not {turns!r:.80}")
-    return session.fork(name, lane.commits[count - 1] if count else 1, agent=lane.agent)
+    refuse_frozen(session.name, lane)
+    new = session.fork(name, lane.commits[count - 1] if count else 1, agent=lane.agent)
+    # Who freezes a tree freezes a line first and then looks for its branches. If the line is frozen by now, that look
+    # may have come before this branch.
+    lane.fold(session.events(after=lane.position, kinds=LANE_KINDS))
+    if lane.frozen is not None:
+        Rollout(new).retire("it was branched from frozen samples", unacknowledged=True)
+    refuse_frozen(session.name, lane)
+    return new
 
 
 def lane_samples(session: Session, lane: Lane, **options: Unpack[SampleOptions]) -> list[Sample]:
@@ -468,7 +464,7 @@ def _assembled(session: Session, lane: Lane, **options: Unpack[SampleOptions]) -
 def record_reward(session: Session, lane: Lane, reward: float, *, turn: int | None = None, name: str = REWARD) -> bool:
     """Record a reward exactly once; false if it was on record already."""
     if lane.retired is not None:
-        raise _retired(session, lane.retired)
+        raise retired(session, lane.retired)
     if isinstance(reward, bool) or not isinstance(reward, int | float) or not _is_finite(reward):
         raise InvalidInput(f"a reward must be a finite number, not {reward!r:.80}")
     if turn is not None and (type(turn) is not int or not 0 <= turn < len(lane.commits)):

@@ -1,10 +1,13 @@
 """Branches: with `--branches`, a request that does not continue its session starts a line of its own; nothing is lost."""
 
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 
 import pytest
 
+from onrecord.rollout.recording import open_rollout
 from onrecord.rollout.trajectory import Policy
+from onrecord.session.handle import Session
 from tests.rollout.server.places import USER, code_of, ids_of, message_of, says, waits
 
 MORE = {"role": "user", "content": "Go on."}
@@ -172,6 +175,86 @@ def test_a_tree_is_handed_over_once(proxy):
     for id in (session, other):
         assert code_of(proxy.http.get(f"/sessions/{id}")) == (410, "session_retired")
     assert code_of(proxy.chat(session, [USER])) == (410, "session_retired")
+
+
+@pytest.mark.parametrize("first", ["the trainer", "the branch"])
+def test_a_line_begun_while_the_tree_is_frozen(start, monkeypatch, first):
+    """A request that starts a line at that moment is refused, and changes nothing of what the trainer has."""
+    proxy, other = (start(branches=True, policy=Policy(max_rollback=0)) for _ in range(2))
+    session = proxy.new()
+    answered(proxy, session, 1)
+    fork, frozen = Session.fork, []
+
+    def racing(self, *given, **named):
+        monkeypatch.setattr(Session, "fork", fork)
+        if first == "the trainer":
+            frozen.append(samples(other, session))
+        new = fork(self, *given, **named)
+        if first == "the branch":
+            frozen.append(samples(other, session))
+        return new
+
+    monkeypatch.setattr(Session, "fork", racing)
+    assert code_of(proxy.chat(session, [MORE])) == (409, "session_frozen")
+    assert [one["session"] for one in frozen[0]["samples"]] == [session]
+    assert samples(proxy, session) == frozen[0]
+    confirmed = proxy.http.post(f"/sessions/{session}/samples", json={"acknowledge": frozen[0]["digest"]})
+    assert confirmed.status_code == 200
+    assert len(tree(proxy, session)["lines"]) == 2
+
+
+def test_a_line_retired_while_the_tree_is_frozen(proxy, monkeypatch):
+    """One line that ended between two looks of the trainer's request does not end the tree."""
+    session = proxy.new()
+    answered(proxy, session, 1)
+    other = line(proxy.chat(session, [MORE]))
+    get = proxy.proxy.shelf.get
+
+    async def racing(id, **how):
+        if id == other:
+            open_rollout(proxy.records, other, takeover=True).retire("too late", unacknowledged=True)
+        return await get(id, **how)
+
+    monkeypatch.setattr(proxy.proxy.shelf, "get", racing)
+    assert [one["session"] for one in samples(proxy, session)["samples"]] == [session]
+
+
+def test_an_empty_line_is_frozen_too(proxy):
+    """A line whose first turn has not begun accepts none after the samples were read."""
+    session = proxy.new()
+    answered(proxy, session, 1)
+    empty = proxy.http.post(f"/sessions/{session}/branches", json={"turns": 0}).json()["session_id"]
+    frozen = samples(proxy, session)
+    assert code_of(proxy.chat(empty, [MORE])) == (409, "session_frozen")
+    assert samples(proxy, session) == frozen
+
+
+def test_a_tree_without_a_turn_is_frozen_too(proxy):
+    """There is no sample, and the trainer that was told so misses none."""
+    session = proxy.new()
+    told = samples(proxy, session)
+    assert told["samples"] == []
+    assert code_of(proxy.chat(session, [USER])) == (409, "session_frozen")
+    path = f"/sessions/{session}/samples"
+    assert proxy.http.post(path, json={"acknowledge": told["digest"]}).status_code == 200
+
+
+def test_an_acknowledgement_retires_nothing_that_was_not_delivered(proxy):
+    """The digest of no samples is no leave to give up turns."""
+    session = proxy.new()
+    answered(proxy, session, 1)
+    path = f"/sessions/{session}/samples"
+    assert code_of(proxy.http.post(path, json={"acknowledge": sha256().hexdigest()})) == (409, "conflict")
+
+
+def test_a_frozen_tree_has_no_new_branches(proxy):
+    """A branch would replace what the trainer has."""
+    session = proxy.new()
+    answered(proxy, session, 2)
+    frozen = samples(proxy, session)
+    refused = proxy.http.post(f"/sessions/{session}/branches", json={"turns": 1})
+    assert code_of(refused) == (409, "session_frozen")
+    assert samples(proxy, session) == frozen
 
 
 def test_deleting_a_tree_deletes_its_lines(proxy):

@@ -48,6 +48,7 @@ from onrecord.log.head import refuse_ended
 from onrecord.log.names import is_ulid, make_ulid
 from onrecord.machine import entropy
 from onrecord.rollout.branches import branching
+from onrecord.rollout.ended import refuse_retired
 from onrecord.rollout.engines import load_json
 from onrecord.rollout.lane import REWARD
 from onrecord.rollout.matching import same_json
@@ -57,7 +58,6 @@ from onrecord.rollout.recording import (
     branch,
     read_lane,
     record_reward,
-    refuse_retired,
 )
 from onrecord.rollout.server.answers import merged, problem, problem_of
 from onrecord.rollout.server.asking import CHAT, MESSAGES, RESPONSES, TEXT, Asking, passed

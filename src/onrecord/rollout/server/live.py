@@ -19,8 +19,9 @@ from onrecord.errors import (
     TokenizationFailed,
     TrajectoryMoved,
 )
+from onrecord.rollout.ended import refuse_retired
 from onrecord.rollout.matching import canonical
-from onrecord.rollout.recording import POLICY_AGENT, read_lane, refuse_retired, share_rollout
+from onrecord.rollout.recording import POLICY_AGENT, read_lane, share_rollout
 from onrecord.rollout.server.completions import is_text, text_turn
 from onrecord.rollout.server.messages import arguments_of
 from onrecord.rollout.turns import ChatRequest, Reply
@@ -302,11 +303,12 @@ class Live:
                 refuse_retired(self.rollout.session)
             return describe(self.rollout.session, lane, tokens=tokens)
 
-    def samples(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Freeze the samples and return them: the same bytes at every read."""
-        frozen = self._stepped(partial(self._freeze, options))
+    def samples(self, options: dict[str, Any], *, empty: bool = False) -> dict[str, Any]:
+        """Freeze the samples and return them: the same bytes at every read. With `empty`, there may be none."""
+        frozen = self._stepped(partial(self._freeze, options, empty=empty))
         with self._lock:
-            made = self.rollout.refresh().samples()  # a reward may have come from another process
+            self.rollout.refresh()  # a reward may have come from another process
+            made = self.rollout.samples() if frozen.samples else []
         return {
             "session_id": self.id,
             "digest": frozen.digest,
@@ -317,14 +319,14 @@ class Live:
             ],
         }
 
-    def _freeze(self, options: dict[str, Any]) -> Frozen:
+    def _freeze(self, options: dict[str, Any], *, empty: bool) -> Frozen:
         """Freeze the samples, unless they could not be delivered: a frozen session accepts no more turns."""
         for record in self.rollout.lane.standing():
             if not np.isfinite(np.frombuffer(record.logprobs, np.float32)).all():
                 raise AssemblyFailed(
                     "a recorded logprob is not finite, which JSON cannot carry", hint="export the session to a file"
                 )
-        return self.rollout.freeze(**options)
+        return self.rollout.freeze(empty=empty, **options)
 
     def acknowledge(self, digest: str) -> None:
         """Record that the trainer has the samples, and retire the session."""

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from onrecord.aio import settled
-from onrecord.errors import Conflict, InvalidInput, SessionFrozen
+from onrecord.errors import Conflict, InvalidInput, SessionClosed, SessionRetired
 from onrecord.rollout.branches import BUSY, FREE, SAME, Line, Node, Tree, choose, grow, read_heads, read_line
-from onrecord.rollout.recording import POLICY_AGENT, refuse_retired
+from onrecord.rollout.ended import refuse_frozen, refuse_retired
+from onrecord.rollout.recording import POLICY_AGENT
 from onrecord.rollout.server.live import answered, key_of
 from onrecord.rollout.server.messages import arguments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
     from onrecord.rollout.lane import Lane
     from onrecord.rollout.server.asking import Asking, Turn
@@ -79,9 +80,7 @@ class Grove:
     ) -> str:
         with self.reading(root) as tree:
             self._refuse_retired(tree)
-            if tree.root.lane.frozen is not None:
-                name = tree.root.head.name
-                raise SessionFrozen(f"the samples of rollout {name!r} are frozen; it accepts no more turns")
+            refuse_frozen(tree.root.head.name, tree.root.lane)
             lines = [
                 Line(id, node.lane.trajectory, states.get(id) or _state(node.lane, messages))
                 for id, node in tree.by_id.items()
@@ -122,23 +121,31 @@ class Grove:
     # Samples
 
     async def samples(self, root: str, options: dict[str, Any], on: Callable[..., Any]) -> dict[str, Any]:
-        """Freeze all lines and return a sample of each leaf: the same bytes at every read."""
+        """Freeze all lines and return a sample of each leaf: the same bytes at every read.
+
+        A line without a turn is frozen too, for a request may be about to run its first one. A frozen line has no new
+        branches. So there is a last line, and then every turn is in these samples, or is refused.
+        """
         async with self._lock(root):
             made: dict[str, list[Any]] = {}
-            for id, _frozen in await settled(partial(self._lines, root)):
-                live = await self.shelf.get(id)
-                made[id] = (await on(live, settled(partial(live.samples, options))))["samples"]
+            while new := await settled(partial(self._lines, root, made.keys())):
+                for id in new:
+                    made[id] = []
+                    try:
+                        live = await self.shelf.get(id)
+                        made[id] = (await on(live, settled(partial(live.samples, options, empty=True))))["samples"]
+                    except (SessionRetired, SessionClosed):
+                        if id in await settled(partial(self._lines, root, ())):
+                            raise
+                        # It was retired meanwhile, because it was branched too late for instance: it has no samples.
             return await settled(partial(self._handed_over, root, made))
 
-    def _lines(self, root: str) -> list[tuple[str, str | None]]:
-        """The lines that have turns and have not ended, and the digest of their samples if they are frozen."""
+    def _lines(self, root: str, known: Collection[str]) -> list[str]:
+        """The lines that have not ended, without those that are `known`."""
         with self.reading(root) as tree:
             self._refuse_retired(tree)
-            return [
-                (node.head.session, node.lane.frozen.digest if node.lane.frozen else None)
-                for node in tree.nodes
-                if node.lane.standing() and node.lane.retired is None
-            ]
+            lines = [node.head.session for node in tree.nodes if node.lane.retired is None]
+            return [id for id in lines if id not in known]
 
     def _handed_over(self, root: str, made: dict[str, list[Any]]) -> dict[str, Any]:
         with self.reading(root) as tree:
@@ -161,6 +168,8 @@ class Grove:
         with self.reading(root) as tree:
             if digest not in (None, digest_of(tree)):
                 raise Conflict(f"the frozen samples have the digest {digest_of(tree)}, not {digest!r:.100}")
+            if digest is not None and any(node.lane.frozen is None for node in tree.due()):
+                raise Conflict("a line has turns that are in no frozen samples", hint="read the samples again")
             frozen = [node.lane for node in tree.nodes if node.lane.frozen]
             had = [tree.root.lane] if tree.root.lane.frozen else frozen
             if digest is not None and tree.root.lane.retired is not None and any(lane.acknowledged for lane in had):
@@ -230,5 +239,5 @@ def _state(lane: Lane, messages: Sequence[Mapping[str, Any]]) -> str:
 
 def digest_of(tree: Tree) -> str:
     """What identifies the frozen samples of all lines."""
-    frozen = [f"{node.head.session} {node.lane.frozen.digest}" for node in tree.nodes if node.lane.frozen]
+    frozen = [f"{node.head.session} {node.frozen}" for node in tree.nodes if node.frozen]
     return sha256("\n".join(sorted(frozen)).encode()).hexdigest()
