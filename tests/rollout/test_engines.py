@@ -170,6 +170,7 @@ def test_a_reply_of_sglang():
     [
         ([{"version": "4", "start": 0, "end": 1}, {"version": "5", "start": 1, "end": 2}], (("4", 1), ("5", 1))),
         ([{"version": "4", "start": 0, "end": 2}], (("4", 2),)),
+        ([{"version": 0, "start": 0, "end": 2}], (("0", 2),)),
         ([{"version": "5", "start": 1, "end": 2}], (("", 1), ("5", 1))),
         ([{"version": "4", "start": 0, "end": 1}], (("4", 1), ("", 1))),
         ([{"version": "4", "start": 0, "end": 9}, "odd", {"start": True, "end": 2}], (("", 2),)),

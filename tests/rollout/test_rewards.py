@@ -128,6 +128,15 @@ def test_the_reward_of_a_discarded_turn_is_not_that_of_the_next(rollout):
     assert sample.turn_rewards == [None, None]
 
 
+@pytest.mark.parametrize(("group", "expected"), [(0, "0"), (7, "7"), ("", ""), (None, "")])
+def test_a_group_may_be_a_number(records, group, expected):
+    """Number 0 is a group like any other."""
+    rollout = open_rollout(records, "numbered", metadata={"group": group})
+    play(rollout, 1)
+    rollout.freeze()
+    assert [sample.group for sample in rollout.samples()] == [expected]
+
+
 @pytest.fixture
 def samples(records):
     """Samples of two sessions of one group, the second one aborted."""

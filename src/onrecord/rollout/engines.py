@@ -206,8 +206,8 @@ def _weights(count: int, *named: Any) -> tuple[Span, ...]:
 
 
 def _version(span: Any) -> str:
-    version = str(span.get("version") or "") if isinstance(span, dict) else ""
-    return "" if version == _UNNAMED else version
+    version = span.get("version") if isinstance(span, dict) else None
+    return "" if version in (None, _UNNAMED) else str(version)
 
 
 def with_calls(message: dict[str, Any]) -> dict[str, Any]:

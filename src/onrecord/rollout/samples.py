@@ -127,7 +127,7 @@ def of_lane(lane: Lane, session: str, metadata: dict[str, Json], *, merge: bool 
     of_turns = [lane.rewards.get((position, REWARD)) for position in lane.commits]
     kept = 0
     for sample in made:
-        sample.metadata, sample.group, sample.rewards = metadata, str(metadata.get("group") or ""), rewards
+        sample.metadata, sample.group, sample.rewards = metadata, _text(metadata.get("group")), rewards
         ends = sample.turn_ends if merge else [0] * sample.index + sample.turn_ends
         shared = min(lane.inherited, len(ends))
         sample.shared_length = ends[shared - 1] if shared else 0
@@ -136,6 +136,11 @@ def of_lane(lane: Lane, session: str, metadata: dict[str, Json], *, merge: bool 
         sample.turn_rewards = [*turns, *[None] * (len(sample.turn_ends) - len(turns))]
     made[0].discarded_tokens = lane.sampled_tokens - kept
     return made
+
+
+def _text(value: Json) -> str:
+    """A value of the metadata as text; 0 is one, too."""
+    return "" if value is None else str(value)
 
 
 def _check_line(records: Sequence[TurnRecord]) -> None:
