@@ -234,10 +234,21 @@ def made(mask, turn_ends, **about):
         ([0, 1, 0, 1, 1], [2, 5], [None, None], [(1, None), (2, 1.0)]),
         ([0, 1, 1, 1, 1], [3, 5], [0.1, 0.2], [(2, 0.1), (2, 1.2)]),
         ([0, 1, 1, 0, 0], [3, 5], [0.1, 0.2], [(2, 1.3)]),
+        ([0, 0, 0, 1, 1], [2, 5], [0.5, 0.2], [(2, 1.7)]),
+        ([0, 0, 0, 1, 0, 1], [2, 4, 6], [0.5, 0.2, 0.1], [(1, 0.7), (1, 1.1)]),
         ([0, 1, 1, 1, 1], [3, 5], [], [(2, None), (2, 1.0)]),
         ([0, 0, 0, 0, 0], [5], [None], []),
     ],
-    ids=["both rewards", "the final one", "nothing between turns", "nothing sampled", "no turn rewards", "no reply"],
+    ids=[
+        "both rewards",
+        "the final one",
+        "nothing between turns",
+        "nothing sampled",
+        "nothing first",
+        "nothing first of three",
+        "no turn rewards",
+        "no reply",
+    ],
 )
 def test_agent_lightning_loses_no_turn_and_no_reward(mask, turn_ends, turn_rewards, expected):
     """Each turn is a triplet, also without anything between two of them; the final reward is added to the last one."""
@@ -250,6 +261,22 @@ def test_agent_lightning_loses_no_turn_and_no_reward(mask, turn_ends, turn_rewar
     assert ids == [id for id, one in enumerate(mask) if one]
     (rollout,) = TRAINERS["openrlhf"]([sample])
     assert [end - start for start, end in rollout["action_ranges"]] == [count for count, _reward in expected]
+
+
+@pytest.mark.parametrize(
+    ("mask", "turn_ends", "turn_rewards", "expected"),
+    [
+        ([0, 0, 0, 1, 1], [2, 5], [0.5, None], [0.5, 1.0]),
+        ([0, 1, 1, 0, 0], [3, 5], [0.1, 0.5], [0.0, 1.6, 0.0, 0.0]),
+        ([0, 1, 0, 0, 0, 1], [2, 4, 6], [0.1, 0.5, None], [0.6, 0.0, 0.0, 0.0, 1.0]),
+        ([0, 0, 0, 0, 0], [5], [0.5], []),
+    ],
+    ids=["first", "last", "between", "all"],
+)
+def test_a_reward_of_a_turn_without_tokens_is_on_a_sampled_one(mask, turn_ends, turn_rewards, expected):
+    """SkyRL gets it on the last sampled token before the turn, or else on the first; others have mask 0."""
+    sample = made(mask, turn_ends, turn_rewards=turn_rewards, rewards={"reward": 1.0})
+    assert TRAINERS["skyrl"]([sample])["rewards"] == [pytest.approx(expected)]
 
 
 def test_an_unknown_weight_version_is_left_out():

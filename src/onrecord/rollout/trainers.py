@@ -104,7 +104,7 @@ def areal(samples: Iterable[Sample]) -> Iterator[dict[str, Any]]:
 
 
 def skyrl(samples: Sequence[Sample]) -> dict[str, Any]:
-    """For SkyRL: a `GeneratorOutput`. If any turn has a reward, all samples have one per token: at the end of turns."""
+    """For SkyRL: a `GeneratorOutput`. If any turn has a reward, all samples have one per token, at the end of turns."""
     parts = [split(sample) for sample in samples]
     by_token = any(reward is not None for sample in samples for reward in sample.turn_rewards)
     return {
@@ -148,14 +148,14 @@ def trl(samples: Sequence[Sample]) -> dict[str, Any]:
 def agent_lightning(samples: Iterable[Sample]) -> Iterator[list[dict[str, Any]]]:
     """For Agent Lightning: the `Triplet`s of each sample, one per turn; the final reward is added to that of the last.
 
-    A turn of which nothing was sampled is no triplet; its reward is added to that of the turn before it.
+    A turn of which nothing was sampled is no triplet; its reward is added to that of the triplet before it, or else of
+    the first one.
     """
     for sample in samples:
         tokens, logprobs = sample.tokens.tolist(), sample.logprobs.tolist()
         triplets: list[dict[str, Any]] = []
-        ranges = turn_ranges(sample)
-        rewards = [*sample.turn_rewards, *[None] * len(ranges)]  # a sample may have none
-        for (start, end), reward in zip(ranges, rewards, strict=False):
+        early: list[float | None] = []
+        for (start, end), reward in _rewarded(sample):
             if start < end:
                 triplets.append({
                     "prompt": {"token_ids": tokens[:start]},
@@ -164,7 +164,11 @@ def agent_lightning(samples: Iterable[Sample]) -> Iterator[list[dict[str, Any]]]
                 })  # fmt: skip
             elif triplets:
                 _add_reward(triplets[-1], reward)
+            else:
+                early.append(reward)
         if triplets:
+            for reward in early:
+                _add_reward(triplets[0], reward)
             _add_reward(triplets[-1], sample.reward)
         yield triplets
 
@@ -183,13 +187,25 @@ def turn_ranges(sample: Sample) -> list[tuple[int, int]]:
 
 
 def _token_rewards(sample: Sample) -> list[float]:
-    """A reward per response token: that of a turn on its last token, and the final one on the last token of all."""
+    """A reward per response token: that of a turn on its last token, and the final one on the last that was sampled.
+
+    The reward of a turn of which nothing was sampled is on the last token before it, or else on the first.
+    """
     rewards = [0.0] * (len(sample.tokens) - sample.prompt_length)
-    for end, reward in zip(sample.turn_ends, sample.turn_rewards, strict=False):
-        rewards[end - 1 - sample.prompt_length] += reward or 0.0
-    if rewards:
-        rewards[-1] += sample.reward or 0.0
+    if not rewards:
+        return []
+    at = 0  # the first sampled token: a response begins with it
+    for (start, end), reward in _rewarded(sample):
+        at = end - 1 - sample.prompt_length if start < end else at
+        rewards[at] += reward or 0.0
+    rewards[at] += sample.reward or 0.0
     return rewards
+
+
+def _rewarded(sample: Sample) -> Iterator[tuple[tuple[int, int], float | None]]:
+    """What was sampled in each turn, and the reward of the turn; a sample may have none."""
+    ranges = turn_ranges(sample)
+    return zip(ranges, [*sample.turn_rewards, *[None] * len(ranges)], strict=False)
 
 
 def lines(name: str, samples: Iterable[Sample]) -> Iterator[bytes]:
