@@ -101,6 +101,31 @@ def test_what_is_no_request(steady, body):
     assert proxy.chat(session, [USER]).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("chat/completions", {"messages": [USER], "tools": [{"type": "function", "function": {"name": "\ud83d"}}]}),
+        ("chat/completions", {"messages": [USER], "documents": [{"text": "cut \ud83d"}]}),
+        ("chat/completions", {"messages": [USER], "chat_template_kwargs": {"\ud83d": 1}}),
+        ("responses", {"input": "hello", "metadata": {"a": "cut \ud83d"}}),
+        ("responses", {"input": "hello", "text": {"format": {"type": "text", "x": "\ud83d"}}}),
+        ("messages", {"max_tokens": 5, "messages": [USER], "tools": [{"name": "\ud83d", "input_schema": {}}]}),
+    ],
+)
+@pytest.mark.parametrize("raw", [False, True])
+def test_half_a_character_is_refused_wherever_it_is(steady, path, fields, raw):
+    """Text that a client cut in the middle of an emoji is 400 before the turn begins; a whole emoji is not."""
+    proxy, engine = steady
+    seen, session = len(engine.requests), proxy.new()
+    body = json.dumps({"model": "policy", **fields}, ensure_ascii=not raw).encode(errors="surrogatepass")
+    refused = proxy.http.post(f"/sessions/{session}/v1/{path}", content=body)
+    assert (refused.status_code, len(engine.requests)) == (400, seen)
+    assert "lone surrogate" in refused.json()["error"]["message"]
+    assert proxy.record(session)["head"] == proxy.record(proxy.new())["head"]
+    whole = json.dumps({"messages": [{**USER, "content": "\N{GRINNING FACE}"}]}).encode()
+    assert proxy.http.post(f"/sessions/{session}/v1/chat/completions", content=whole).status_code == 200
+
+
 def test_a_conversation_that_was_never_held(start, engine):
     """A request that would discard more turns than allowed, or appends a foreign answer, is 400; nothing changes."""
     proxy = start(policy=Policy(max_rollback=0))

@@ -49,7 +49,6 @@ from onrecord.log.names import is_ulid, make_ulid
 from onrecord.machine import entropy
 from onrecord.rollout.branches import branching
 from onrecord.rollout.ended import refuse_retired
-from onrecord.rollout.engines import load_json
 from onrecord.rollout.lane import REWARD
 from onrecord.rollout.matching import same_json
 from onrecord.rollout.recording import (
@@ -61,6 +60,7 @@ from onrecord.rollout.recording import (
 )
 from onrecord.rollout.server.answers import merged, problem, problem_of
 from onrecord.rollout.server.asking import CHAT, MESSAGES, RESPONSES, TEXT, Asking, passed
+from onrecord.rollout.server.bodies import load_request
 from onrecord.rollout.server.chat import Chat
 from onrecord.rollout.server.guard import Guard
 from onrecord.rollout.server.live import is_acknowledged, load, read
@@ -413,14 +413,8 @@ class Proxy:
                 raise TooLarge(f"the body of a request may have at most {limit:,} bytes")
         if empty and not received:
             return {}
-        parse = partial(load_json, bytes(received))
-        try:
-            asked = await settled(parse) if len(received) > LARGE_BODY else parse()
-        except ValueError as error:
-            raise InvalidInput(f"the body is not JSON: {error}") from None
-        if not isinstance(asked, dict):
-            raise InvalidInput("the body must be a JSON object")
-        return asked
+        parse = partial(load_request, bytes(received))
+        return await settled(parse) if len(received) > LARGE_BODY else parse()
 
 
 class Front:
