@@ -483,3 +483,21 @@ def test_a_server_that_gives_every_call_the_same_id(tmp_path):
         assert run(ask(store, 2, 3)) == ["saw 2, look 4", "saw 3, look 5"]
         (head,) = [head for head in store.sessions() if head.name.endswith("-s")]
         assert list(store.get(head.name).effects.unknown()) == []
+
+
+def test_an_event_with_a_secret_that_is_appended_again_is_kept_once(store, service):
+    """A retry after a lost reply is recognised although the recorded text is without the secret."""
+
+    async def story() -> None:
+        read = await service.create_session(**ONE)
+        made = event("use ghp_" + "a1B2c3" * 6)
+        await service.append_event(read, made)
+        other = OnrecordSessionService(store)
+        await other.append_event(await other.get_session(**ONE), made)
+        assert len((await service.get_session(**ONE)).events) == 1
+        changed = event("use ghp_" + "d4E5f6" * 6)
+        changed.id = made.id
+        with pytest.raises(ValueError, match="on record with another content"):
+            await other.append_event(await other.get_session(**ONE), changed)
+
+    run(story())

@@ -404,3 +404,24 @@ def test_a_prompt_that_was_saved_again_before_its_answer_is_kept_once(store):
         return await session.get_items()
 
     assert [item["role"] for item in asyncio.run(story())] == ["user", "assistant", "user", "user", "assistant"]
+
+
+def test_items_with_a_secret_that_are_saved_again_are_kept_once(store):
+    """The caller's text is compared in the form in which it is recorded; another secret is another text."""
+    token = "ghp_" + "a1B2c3" * 6
+    prompt = said(f"use {token}")
+
+    def answer(secret: str) -> Any:
+        return {"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": secret}]}
+
+    async def story() -> None:
+        await OnrecordSession("s", store).add_items([prompt, answer(token)])
+        for _time in range(2):
+            await OnrecordSession("s", store).add_items([prompt, answer(token)])
+        assert len(await OnrecordSession("s", store).get_items()) == 2
+        await OnrecordSession("s", store).add_items([prompt, answer("ghp_" + "d4E5f6" * 6)])
+        items: Any = await OnrecordSession("s", store).get_items()
+        assert len(items) == 4
+        assert token not in str(items)
+
+    run(story())

@@ -1,6 +1,7 @@
 """pydantic-ai on our log: conversations, conflicts, scopes, forks, tool calls."""
 
 import asyncio
+import copy
 import subprocess
 import sys
 from functools import partial
@@ -456,3 +457,28 @@ def test_a_server_that_gives_every_call_the_same_id(store):
     assert [part.content for message in told.messages for part in message.parts if part.part_kind == "tool-return"] == [
         "saw 1, look 1", "saw 1, look 2", "saw 2, look 3", "failed: OSError: too dark",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["refuse", "queue", "fork"])
+def test_a_save_with_a_secret_that_is_repeated_is_recognised(store, policy):
+    """The recorded text is without the secret; a repeated save neither conflicts nor adds anything."""
+    token = "ghp_" + "a1B2c3" * 6
+
+    async def story() -> None:
+        agent = Agent(FunctionModel(lambda _messages, _info: answered(f"so: {token}")))
+        ours = OnrecordConversationStore(store, on_conflict=policy)
+        done = await agent.run(f"use {token}", conversation=Conversation(conversation_id="c"))
+        again = copy.deepcopy(done.conversation)
+        await ours.save(done)
+        await ours.save(copy.deepcopy(again))
+        await OnrecordConversationStore(store, on_conflict=policy).save(again)
+        found = await fresh(store).load("c")
+        assert len(found.messages) == 2
+        next_one = await agent.run(f"again {token}", conversation=found)
+        repeated = copy.deepcopy(next_one.conversation)
+        await ours.save(next_one)
+        await ours.save(repeated)
+        assert len((await fresh(store).load("c")).messages) == 4
+        assert ours.forks == []
+
+    asyncio.run(story())

@@ -283,3 +283,17 @@ def test_a_server_that_gives_every_call_the_same_id(tmp_path, keeper):
         assert ask(1, 1, 2) == ["saw 1, look 1", "saw 1, look 2", "saw 2, look 3"]
         assert ask(2, 3) == ["saw 2, look 4", "saw 3, look 5"]
         assert list(store.get("talk").effects.unknown()) == []
+
+
+@pytest.mark.parametrize("policy", ["refuse", "queue", "fork"])
+def test_a_message_with_a_secret_that_is_saved_again_is_kept_once(store, policy):
+    """Under its own number and, if it has an id, under another one: the recorded text is without the secret."""
+    message: Any = {"role": "user", "content": [{"text": "use ghp_" + "a1B2c3" * 6}], "tracking_id": "one"}
+    first = SessionMessage(message=message, message_id=0)
+    ours = OnrecordRepository(store, on_conflict=policy)
+    ours.create_message("s", "default", first)
+    for one in (ours, OnrecordRepository(store, on_conflict=policy)):
+        one.create_message("s", "default", first)
+        one.create_message("s", "default", SessionMessage(message=message, message_id=1))
+        assert len(one.list_messages("s", "default")) == 1
+        assert one.forks == []

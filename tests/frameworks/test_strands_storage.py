@@ -300,3 +300,24 @@ def test_a_full_disk_is_an_error_of_strands_and_leaves_nothing(tmp_path):
 
     with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
         asyncio.run(story(store))
+
+
+def test_a_value_with_a_secret_that_is_written_again_is_kept_once(store):
+    """A worker whose first reply was lost is neither refused nor recorded twice, for snapshots and other values."""
+    token = "ghp_" + "a1B2c3" * 6
+    messages = [{"role": "user", "content": [{"text": f"use {token}"}]}]
+    values = {KEY: json.dumps({"data": {"messages": messages}}).encode(), "note": f'say "{token}"'.encode()}
+
+    async def story() -> None:
+        ours, other = OnrecordStorage(store), OnrecordStorage(store)
+        for key, value in values.items():
+            await other.read(key)
+            await ours.write(key, value)
+            for one in (ours, other):
+                await one.write(key, value)
+            assert token.encode() not in (await ours.read(key) or b"")
+            with pytest.raises(StorageError, match="another worker wrote"):
+                await other.write(key, value.replace(b"use", b"take").replace(b"say", b"tell"))
+
+    asyncio.run(story())
+    assert len([one for one in store.get("s").events() if one.kind == "payload.kept"]) == 1

@@ -29,6 +29,8 @@ from onrecord.frameworks.writing import payload_of
 from onrecord.log.events import tuple_new
 from onrecord.log.names import check_name
 from onrecord.log.readings import BEGINS, condense, is_unicode, rows_of, short_row
+from onrecord.redaction.values import PLACEHOLDER_START
+from onrecord.session.funnel import clean_records
 from onrecord.session.session_store import SessionStore
 from onrecord.views.effects import effect_id
 from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript
@@ -338,6 +340,17 @@ class Conversation:
         """The payload that retracts entries."""
         return {"vendor": self.framework, "vendor_id": self.id, "keys": list(keys), **more}
 
+    # What is saved again
+
+    def recorded(self, lines: Sequence[str]) -> list[str]:
+        """Lines in the form in which they are recorded, without secrets: in one store, it is always the same one."""
+        session = self.session
+        return clean_records(session.funnel, lines, session.head.project)[0]
+
+    def is_recorded(self, stored: str, line: str) -> bool:
+        """Whether a stored line is what is recorded of another one."""
+        return stored == line or (has_secret(stored) and self.recorded([line]) == [stored])
+
     # Tool calls
 
     def start_effect(
@@ -415,6 +428,11 @@ class Conversation:
                     for item in (item for row in rows_of(event.data) for item in row.items if item["role"] == "tool"):
                         self.calls.answer(item["call"], event.position)
         self._looked = self.position
+
+
+def has_secret(stored: str) -> bool:
+    """Whether a secret may have been left out of a stored text: only then is its recorded form compared."""
+    return PLACEHOLDER_START in stored
 
 
 def row(line: int, key: str, record: Any, items: list[Item], *, lane: str = "") -> dict[str, Any] | list[Any]:

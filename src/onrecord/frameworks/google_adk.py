@@ -240,7 +240,7 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         marker = session._storage_update_marker  # noqa: SLF001  # as above
         if not kept.is_there:
             raise NoSession(f"Session {session.id} not found.", hint="create_session makes it")
-        if event.id in kept.entries and is_same(kept.entries[event.id].line, event):
+        if event.id in kept.entries and is_same(kept, kept.entries[event.id].line, event):
             return []  # a retry whose first reply was lost
         if not is_late and (str(kept.changed_at) != marker if marker else kept.updated > session.last_update_time):
             raise LogMoved(

@@ -19,6 +19,7 @@ with required("google-adk", "google", "2.13"):
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 if TYPE_CHECKING:
+    from onrecord.frameworks.conversation import Conversation
     from onrecord.frameworks.others import Said
     from onrecord.log.item_values import Item, ToolCall
 
@@ -27,10 +28,10 @@ OTHERS = "another_agent"
 """The author of what others answered."""
 
 
-def is_same(line: str, event: AdkEvent) -> bool:
+def is_same(kept: Conversation, line: str, event: AdkEvent) -> bool:
     """Whether an event is the one that a line keeps; a caller that made it again gave it another timestamp."""
     time = {"timestamp": None}
-    return as_line(dict(parsed(line)) | time) == as_line(dumped(event) | time)
+    return kept.is_recorded(as_line(dict(parsed(line)) | time), as_line(dumped(event) | time))
 
 
 def dumped(event: AdkEvent) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from onrecord.frameworks.conversation import (
     REFUSE,
     Conversation,
     check_type,
+    has_secret,
     new_keys,
     row,
 )
@@ -334,10 +335,11 @@ def _repeated(kept: Conversation, items: list[Any], lines: list[str]) -> list[st
     count = len(lines)
     last = list(islice(reversed(kept.entries.values()), count + 2 * PROMPT_ITEMS))[::-1]
     found = [one.line for one in last]
+    forms = [lines, kept.recorded(lines)] if any(map(has_secret, found)) else [lines]
     for behind in range(PROMPT_ITEMS + 1):
         end = len(found) - behind
         start = end - count
-        if start >= behind and found[start:end] == lines and found[start - behind : start] == found[end:]:
+        if start >= behind and found[start:end] in forms and found[start - behind : start] == found[end:]:
             return [one.key for one in last[end:]]
     return None
 

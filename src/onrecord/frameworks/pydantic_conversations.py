@@ -16,6 +16,7 @@ from onrecord.frameworks.conversation import (
     Conversation,
     check_store,
     check_type,
+    has_secret,
     read_row,
     session_name,
 )
@@ -77,6 +78,8 @@ class Kept(Conversation):
         self._keys: list[str] = []
         self._by_line: dict[str, str] = {}
         self._lined = 0
+        self._has_secrets = False
+        """Whether a secret was left out of one of these texts."""
         self.vendor_id = self.id
         """The id under which the transcript knows the conversation; a fork has that of its parent."""
         self.carried: set[int] = set()
@@ -113,13 +116,17 @@ class Kept(Conversation):
                 if len(self.revisions) > REVISIONS_KEPT:
                     self.revisions.popitem(last=False)
 
-    @property
-    def by_line(self) -> dict[str, str]:
-        """The latest entry with each text. Only writers need it."""
+    def keys_of(self, lines: list[str]) -> list[str]:
+        """The latest entry with each of these texts, or with its recorded form; empty where there is none."""
         for key in self._keys[self._lined :]:
-            self._by_line[self.stored[key][1]] = key
+            line = self.stored[key][1]
+            self._by_line[line] = key
+            self._has_secrets = self._has_secrets or has_secret(line)
         self._lined = len(self._keys)
-        return self._by_line
+        found = [self._by_line.get(line, "") for line in lines]
+        if self._has_secrets and not all(found):
+            found = [key or self._by_line.get(line, "") for key, line in zip(found, self.recorded(lines), strict=True)]
+        return found
 
     @property
     def current(self) -> dict[str, Any] | None:
@@ -221,9 +228,7 @@ class Conversations:
         found: list[str] = []
         with kept.lock:
             kept.catch_up()
-            by_line = kept.by_line
-            for message in messages:
-                key = by_line.get(line_of(message), "")
+            for key in kept.keys_of([line_of(message) for message in messages]):
                 if key not in kept.entries:
                     break
                 found.append(key)
@@ -298,8 +303,7 @@ class Conversations:
         current = kept.current
         if (current["revision"] if current else None) != expected:
             raise conflict(record.conversation_id)
-        by_line = kept.by_line
-        known = [by_line.get(text, "") for _parent, text in added.values()]
+        known = kept.keys_of([text for _parent, text in added.values()])
         if known and list(messages.values())[-1].get("run_id") and all(key in kept.entries for key in known):
             raise Repeated(known)
         gone, again = _moved(kept, record.head_id, added, missing)

@@ -29,6 +29,7 @@ from onrecord.frameworks.conversation import (
     check_policy,
     check_store,
     check_type,
+    has_secret,
     row,
 )
 from onrecord.frameworks.leasing import alone
@@ -281,7 +282,7 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
             known = kept.entries.get(key)
             if within and within not in kept.entries:
                 raise NotFound(f"{within} does not exist in session {kept.id}", hint="create it first")
-            if known is not None and known.line == line:
+            if known is not None and kept.is_recorded(known.line, line):
                 return []  # the same call again, for instance after a lost reply
             if new and known is not None:
                 raise Conflict(
@@ -471,8 +472,10 @@ def _repeated(kept: Conversation, key: str, record: dict[str, Any], count: int) 
     lane = _lane(key)
     last = (one for one in reversed(kept.entries.values()) if one.key.startswith(lane))
     for one in islice(last, count if id_ else 1):
-        if (id_ or "") in one.line and parsed(one.line).get("message") == message:
-            return one.key
+        if (id_ or "") in one.line:
+            given = parsed(kept.recorded([as_line(message)])[0]) if has_secret(one.line) else message
+            if parsed(one.line).get("message") in (message, given):
+                return one.key
     return ""
 
 

@@ -237,7 +237,7 @@ class OnrecordStorage(Storage):  # type: ignore[misc]  # Strands has an environm
     def _drafts(self, kept: Values, key: str, data: bytes) -> Drafts:
         entry, seen = kept.entries.get(key), self._seen.get(key)
         at = entry.position if entry else 0
-        if entry is not None and kept.value(key) == data:
+        if entry is not None and _is_kept(kept, key, data):
             return []  # the same call again, for instance after a lost reply
         if seen is not None and at > seen:
             raise LogMoved(
@@ -302,6 +302,20 @@ def _as_text(data: bytes) -> tuple[str, str]:
         return _TEXT, data.decode()
     except UnicodeDecodeError:
         return _BYTES, base64.b64encode(data).decode()
+
+
+def _is_kept(kept: Values, key: str, data: bytes) -> bool:
+    """Whether a value is what is on record under its key, perhaps without the secrets that it has."""
+    value = kept.value(key) or b""
+    if value == data or kept.forms[key] == _BYTES:
+        return value == data
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return False
+    if kept.forms[key] == _TEXT:
+        return kept.is_recorded(kept.entries[key].line, as_line(text))
+    return kept.is_recorded(value.decode(), text)
 
 
 def _snapshot_bytes(whole: Any) -> bytes:

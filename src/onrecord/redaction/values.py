@@ -22,6 +22,7 @@ MARK_DIGITS = 4
 NAMED_LIMIT = 512
 """Up to how many bytes a text is judged by the name it is under."""
 # As text: a process that finds no secret compiles none of them.
+PLACEHOLDER_START = "[secret:"
 PLACEHOLDER = r"\[secret:([a-z0-9-]{1,64}):[0-9a-f]{4}\]"
 _SPACE = rb"\\+[nrt]|\s"
 _STRING = r'(?s)"((?:[^"\\]|\\.)*+)"(\s*:)?'
