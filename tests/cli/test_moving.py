@@ -290,7 +290,7 @@ def test_the_file_of_a_framework_is_imported_once(command, tmp_path):
     assert command.ok("import", "openai-agents", str(path)) == "already imported: talk, 0 new items\n"
     (found,) = command.data("import", "openai-agents", str(path), kind="imports")
     assert found == {
-        "conversation": "talk", "session": "talk", "new": 0, "there": 1, "fork_of": None,
+        "conversation": "talk", "session": "talk", "new": 0, "there": 1, "fork_of": None, "gone": 0, "why_not": None,
         "framework": "openai-agents", "state": "already_imported",
     }  # fmt: skip
     assert "where is the zebra" in command.ok("show", "talk")

@@ -109,7 +109,7 @@ def test_a_thread_that_went_on_here_is_imported_into_a_fork(store, tmp_path):
 
     def imported() -> Any:
         filled(tmp_path / "own.db", theirs)
-        return [tuple(one) for one in take_in(store, "langgraph", str(tmp_path / "own.db"))]
+        return [tuple(one)[:5] for one in take_in(store, "langgraph", str(tmp_path / "own.db"))]
 
     def say(saver: Any, text: str, thread: str = "a") -> None:
         talking(saver).invoke({"messages": [HumanMessage(text)]}, at(thread))
@@ -295,8 +295,8 @@ def test_a_row_that_cannot_be_read_is_one_sentence(store, tmp_path):
     database.close()
     found = take_in(store, "openai-agents", str(tmp_path / "own.db"))
     assert next(found).conversation == "a"
-    with pytest.raises(InvalidInput, match="has a conversation with an item that cannot be read: Expecting value"):
-        next(found)
+    with pytest.raises(InvalidInput, match=r"conversation 'b' of .*own\.db has an item that cannot be read: Expecting"):
+        assert [one.conversation for one in found if one.why_not] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,9 @@ def test_damaged_bytes_of_langgraph_are_one_sentence(store, tmp_path, change, wo
     with sqlite3.connect(tmp_path / "own.db") as database:
         database.execute(change)
     database.close()
-    with pytest.raises(InvalidInput, match=f"own.db has a conversation with a checkpoint that cannot be read: {words}"):
+    with pytest.raises(
+        InvalidInput, match=f"conversation 'a' of .*own.db has a checkpoint that cannot be read: {words}"
+    ):
         list(take_in(store, "langgraph", str(tmp_path / "own.db")))
 
 
@@ -342,3 +344,112 @@ def test_a_wrong_file_is_one_sentence(store, tmp_path):
     own.close()
     with pytest.raises(Conflict, match="there is a session 's' already"):
         list(take_in(store, "openai-agents", str(tmp_path / "own.db")))
+
+
+def own_file(path: Path, **conversations: list[str]) -> str:
+    """A file of openai-agents with these conversations; words are added to those that are there."""
+    for name, texts in conversations.items():
+        own = SQLiteSession(name, path)
+        asyncio.run(own.add_items([{"role": "user", "content": text} for text in texts]))
+        own.close()
+    return str(path)
+
+
+def test_a_second_file_with_the_same_id_is_not_mixed_in(store, tmp_path):
+    """Its rows have the same or other numbers, but another content: it is refused, and taken in after a rename."""
+    first = own_file(tmp_path / "monday.db", s=["monday", "use ghp_" + "a1B2c3" * 6])
+    list(take_in(store, "openai-agents", first))
+    second = own_file(tmp_path / "tuesday.db", s=["tuesday", "tuesday too", "and more"])
+    third = own_file(tmp_path / "friday.db", other=["x"] * 9, s=["friday"])
+    for file in (second, third):
+        position = store.get("s").head.position
+        with pytest.raises(Conflict, match="session 's' has another conversation with the id 's'"):
+            list(take_in(store, "openai-agents", file))
+        assert store.get("s").head.position == position
+    assert [(one.new, one.there) for one in take_in(store, "openai-agents", first)] == [(0, 2)]
+    store.get("s").rename("monday")
+    assert [(one.new, one.there) for one in take_in(store, "openai-agents", second)] == [(3, 0)]
+    items: Any = asyncio.run(OnrecordSession("s", store).get_items())
+    assert [item["content"] for item in items] == ["tuesday", "tuesday too", "and more"]
+
+
+def test_a_session_that_another_framework_or_we_began_is_not_mixed_in(store, tmp_path):
+    """An id such as `1` says nothing: what is no import of this conversation is refused."""
+    talking(OnrecordSaver(store)).invoke({"messages": [HumanMessage("graph")]}, at("1"))
+    asyncio.run(OnrecordSession("2", store).add_items([{"role": "user", "content": "ours"}]))
+    for name, words in (("1", "there is a session '1' already"), ("2", "session '2' has another conversation")):
+        with pytest.raises(Conflict, match=words):
+            list(take_in(store, "openai-agents", own_file(tmp_path / f"{name}.db", **{name: ["theirs"]})))
+    theirs = InMemorySaver()
+    talking(theirs).invoke({"messages": [HumanMessage("theirs")]}, at("2"))
+    filled(tmp_path / "graph.db", theirs)
+    with pytest.raises(Conflict, match="there is a session '2' already"):
+        list(take_in(store, "langgraph", str(tmp_path / "graph.db")))
+
+
+def test_items_that_left_the_file_are_named_and_those_popped_here_stay_away(store, tmp_path, monkeypatch, capsys):
+    """What the framework removed stays on record and is said; what our session removed is not imported again."""
+    file = own_file(tmp_path / "own.db", s=["one", "two", "three"])
+    list(take_in(store, "openai-agents", file))
+    asyncio.run(OnrecordSession("s", store).pop_item())
+    own = SQLiteSession("s", file)
+    asyncio.run(own.pop_item())
+    asyncio.run(own.pop_item())
+    own.close()
+    own_file(tmp_path / "own.db", s=["four"])
+    (done,) = take_in(store, "openai-agents", file)
+    assert (done.new, done.there, done.gone) == (1, 1, 1)
+    items: Any = asyncio.run(OnrecordSession("s", store).get_items())
+    assert [item["content"] for item in items] == ["one", "two", "four"]
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["import", "openai-agents", file, "--store", str(tmp_path / "x.db"), "--project", "p"]) == 0
+    assert "  1 item on record, no longer in the file\n" in capsys.readouterr().out
+
+
+def test_a_conversation_that_cannot_be_taken_does_not_stop_the_others(store, tmp_path, monkeypatch, capsys):
+    """It is named with the reason, the others are imported, and the exit status says that something is missing."""
+    store.create("loop")
+    file = own_file(tmp_path / "own.db", aa=["hi"], bad=["x"], loop=["x"], num=["x"], zz=["ho"])
+    with sqlite3.connect(file) as database:
+        database.execute(
+            "UPDATE agent_messages SET message_data = CAST(x'7b22ff223a317d' AS TEXT) WHERE session_id = 'bad'"
+        )
+        for table in ("agent_sessions", "agent_messages"):
+            database.execute(f"UPDATE {table} SET session_id = CAST(x'61ff' AS TEXT) WHERE session_id = 'num'")
+        database.execute("INSERT INTO agent_sessions VALUES ('', '2000', '2000')")
+        database.execute("INSERT INTO agent_messages VALUES (99, '', '{}', '2000')")
+    database.close()
+    monkeypatch.chdir(tmp_path)
+    words = ["import", "openai-agents", file, "--store", str(tmp_path / "x.db"), "--project", "p"]
+    assert main.main(words) == 8
+    out = capsys.readouterr().out
+    for line in (
+        "imported: aa, 1 new item", "imported: zz, 1 new item", "not imported: '': a conversation needs an id",
+        "not imported: bad: conversation 'bad' of", "its text is not UTF-8",
+        "not imported: loop: there is a session 'loop' already", "not imported: a\\udcff: ",
+    ):  # fmt: skip
+        assert line in out
+    assert main.main([*words, "--json"]) == 8
+    states = {one["conversation"]: one["state"] for one in json.loads(capsys.readouterr().out)["data"]}
+    assert states["aa"] == states["zz"] == "already_imported"
+    assert states["bad"] == states["loop"] == "not_imported"
+    with pytest.raises(InvalidInput, match="4 conversations were left out"):
+        list(take_in(store, "openai-agents", file))
+
+
+def test_a_damaged_thread_does_not_stop_the_others(store, tmp_path, monkeypatch, capsys):
+    """What was read of it before is on record, and the command says that the rest is missing."""
+    theirs = InMemorySaver()
+    for thread in ("a", "b", "c"):
+        talking(theirs).invoke({"messages": [HumanMessage("one")]}, at(thread))
+    filled(tmp_path / "own.db", theirs)
+    with sqlite3.connect(tmp_path / "own.db") as database:
+        last = "(SELECT max(rowid) FROM checkpoints WHERE thread_id = 'b')"
+        database.execute(f"UPDATE checkpoints SET checkpoint = x'c1' WHERE rowid = {last}")
+    database.close()
+    monkeypatch.chdir(tmp_path)
+    file = str(tmp_path / "own.db")
+    assert main.main(["import", "langgraph", file, "--store", str(tmp_path / "x.db"), "--project", "p"]) == 8
+    out = capsys.readouterr().out
+    assert "imported: a, 3 new checkpoints\npartly imported: b, 2 new checkpoints\n  the rest was left out: " in out
+    assert out.endswith("imported: c, 3 new checkpoints\n")

@@ -6,14 +6,18 @@ Nothing is imported twice: what is on record already is left out, so an import m
 still writes to its file. Events and items that are new come behind those on record; new checkpoints of a thread that
 our runs have continued go to a fork of it. The file is opened for reading only. Values of LangGraph are read as data: a
 class that is named in stored bytes is neither imported nor called, and its value arrives as its plain fields.
+
+A conversation that cannot be taken is left out and named, and the others are imported. So is one whose id another
+conversation has on record: they are not mixed.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote, unquote
@@ -24,13 +28,15 @@ from onrecord.frameworks.langgraph_arguments import FILE_KEY, ONCE_KEY
 from onrecord.frameworks.openai_items import FRAMEWORK, neutral
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.writing import as_line
+from onrecord.log.readings import is_unicode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    from onrecord.frameworks.google_adk import OnrecordSessionService
     from onrecord.frameworks.langgraph import OnrecordSaver
     from onrecord.frameworks.langgraph_threads import Thread
-    from onrecord.log.events import Draft
+    from onrecord.log.events import Draft, Event
     from onrecord.session.session_store import SessionStore
 
 SCHEME = "sqlite:///"
@@ -42,6 +48,10 @@ TABLES = {
     "openai-agents": ("agent_sessions", "agent_messages"),
 }
 """The frameworks whose files can be imported, and the tables by which a file is recognised."""
+ROW = "sqlite/"
+"""How the keys of items begin that come from a file of openai-agents; the number of the row follows."""
+NAMED = 3
+"""How many conversations that were left out one error names."""
 UNITS = {"langgraph": "checkpoint", "google-adk": "event", "openai-agents": "item"}
 
 
@@ -59,12 +69,23 @@ class Imported(NamedTuple):
     fork_of: str | None = None
     """The session that the conversation was imported into before, if our own runs continued it there: what is new of
     the file is in a fork of it."""
+    gone: int = 0
+    """How many items on record are no longer in the file of openai-agents; they stay on record."""
+    why_not: str | None = None
+    """Why the conversation, or the rest of it, was left out."""
+
+
+Running = Iterator[tuple[Any, Iterator[Imported]]]
+"""The conversations of a file: the id of each, and what is done of it until now, again with every unit."""
 
 
 def take_in(
     store: SessionStore, framework: str, url: str, *, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Imported]:
-    """Import every conversation of a framework's own file; one result for each."""
+    """Import every conversation of a framework's own file; one result for each.
+
+    At the end, an error names the conversations that were left out, if there are any.
+    """
     if framework not in TABLES:
         raise InvalidInput(
             f"conversations of {framework!r:.40} cannot be imported", hint=f"use one of {', '.join(TABLES)}"
@@ -86,17 +107,52 @@ def take_in(
         (total,) = database.execute(_statements()[count[framework]]).fetchone()
         tick = _Ticking(total, progress)
         reading = {"langgraph": _langgraph, "google-adk": _google_adk, "openai-agents": _openai_agents}[framework]
-        try:
-            yield from reading(store, database, tick)
-        except ValueError as problem:
-            if isinstance(problem, OnrecordError):
-                raise
-            unit = UNITS[framework]
-            raise InvalidInput(
-                f"{path} has a conversation with {'an' if unit[0] in 'ei' else 'a'} {unit} that cannot be read: "
-                f"{str(problem).partition(chr(10))[0]:.200}",
-                hint="what was imported before it is on record; mend or delete it in the file, then import again",
-            ) from None
+        problems: dict[str, OnrecordError] = {}
+        for id_, running in reading(store, database, tick):
+            id_shown = str(id_).encode("utf-8", "backslashreplace").decode()
+            done = Imported(id_shown, "", 0, 0)
+            try:
+                _check_text(id_)
+                for done in running:  # noqa: B007  # the last one counts
+                    pass
+            except (ValueError, InvalidInput, Conflict) as problem:
+                said = _said_of(problem, f"{path}", id_shown, UNITS[framework])
+                problems[id_shown] = said
+                done = done._replace(why_not=said.message + (f"; {said.hint}" if said.hint else ""))
+            yield done
+        tick.end()
+        if problems:
+            raise _summed(problems)
+
+
+def _said_of(problem: Exception, path: str, id_: str, unit: str) -> OnrecordError:
+    """Why a conversation was left out, as an error of ours."""
+    if isinstance(problem, OnrecordError):
+        return problem
+    return InvalidInput(
+        f"conversation {id_!r:.60} of {path} has {'an' if unit[0] in 'ei' else 'a'} {unit} that cannot be read: "
+        f"{str(problem).partition(chr(10))[0]:.200}",
+        hint="what was imported before it is on record; mend or delete it in the file, then import again",
+    )
+
+
+def _summed(problems: dict[str, OnrecordError]) -> OnrecordError:
+    """One error for all conversations that were left out."""
+    first = next(iter(problems.values()))
+    if len(problems) == 1:
+        return first
+    names = ", ".join(f"{name!r:.60}" for name in list(problems)[:NAMED])
+    return InvalidInput(
+        f"{len(problems)} conversations were left out ({names}{', ...' if len(problems) > NAMED else ''}): "
+        f"the first one, because {first.message}",
+        hint="`why_not` of each result says why; what was imported is on record, and may be imported again",
+    )
+
+
+def _check_text(value: Any) -> None:
+    """Refuse text of a file that is not UTF-8."""
+    if isinstance(value, str) and not is_unicode(value):
+        raise ValueError("its text is not UTF-8")
 
 
 class _Ticking:
@@ -108,12 +164,18 @@ class _Ticking:
         if self._progress:
             self._progress(self._done, self._total)
 
+    def end(self) -> None:
+        """Be done, also if something was left out."""
+        if self._progress and self._done < self._total:
+            self._progress(self._total, self._total)
+
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         place = f"file:{quote(str(path.resolve()))}?mode=ro"
         with closing(sqlite3.connect(place, uri=True, timeout=BUSY_SECONDS)) as database:
+            database.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             yield database
     except sqlite3.Error as problem:
         raise InvalidInput(f"{path} cannot be read as a SQLite file: {problem}") from None
@@ -129,7 +191,7 @@ def _statements() -> dict[str, str]:
 # LangGraph
 
 
-def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Iterator[Imported]:
+def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Running:
     from onrecord.frameworks.langgraph import OnrecordSaver
 
     with required("langgraph", "langgraph langchain_core", "1.2"):
@@ -137,15 +199,18 @@ def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable
 
     saver = OnrecordSaver(store)
     read = JsonPlusSerializer(allowed_msgpack_modules=None)  # strict: no class is looked up by a stored name
-    cursor = database.execute(_statements()["langgraph_checkpoints"])
+    for (thread_id,) in database.execute(_statements()["langgraph_threads"]).fetchall():
+        yield thread_id, _langgraph_thread(saver, database, read, thread_id, tick)
+
+
+def _langgraph_thread(
+    saver: OnrecordSaver, database: sqlite3.Connection, read: Any, thread_id: str, tick: Callable[[], None]
+) -> Iterator[Imported]:
+    """Import one thread."""
+    into = _Into(saver, thread_id, database.execute(_statements()["langgraph_ids"], (thread_id,)).fetchall())
+    cursor = database.execute(_statements()["langgraph_checkpoints"], (thread_id,))
     cursor.arraysize = 1
-    into: _Into | None = None
-    for rowid, thread_id, ns, id_, parent, kind, blob, about in cursor:
-        if into is None or into.thread_id != thread_id:
-            if into is not None:
-                yield into.imported()
-            rows = database.execute(_statements()["langgraph_ids"], (thread_id,)).fetchall()
-            into = _Into(saver, thread_id, rows)
+    for rowid, ns, id_, parent, kind, blob, about in cursor:
         is_new = (ns, id_) not in into.thread.nodes
         if is_new:
             if kind != "msgpack":
@@ -158,7 +223,6 @@ def _langgraph(store: SessionStore, database: sqlite3.Connection, tick: Callable
         _langgraph_writes(database, into, read, (thread_id, ns, id_))
         into.count(is_new)
         tick()
-    if into is not None:
         yield into.imported()
 
 
@@ -175,7 +239,7 @@ class _Into:
         self._own = saver.thread(thread_id)
         self._own.catch_up()
         self._new, self._there = 0, 0
-        _refuse_other(saver.store, self.imported(self._own), bool(self._own.nodes))
+        _refuse_other(saver.store, self.imported(self._own), self._own.framework, known=bool(self._own.nodes))
         self._file = {one for ns, id_, parent in rows if not ns for one in (id_, parent) if one}
         known = [self._own, *self._forks()]
         following = next((one for one in known if one.head("") in {None, *self._file}), None)
@@ -273,6 +337,7 @@ def _loaded(read: Any, kind: Any, blob: Any) -> Any:
 
 def _json(text: Any) -> Any:
     """What a JSON text says; that it is none is a `ValueError`."""
+    _check_text(text)
     try:
         return json.loads(text)
     except (TypeError, RecursionError) as problem:
@@ -302,7 +367,7 @@ def _numbers(versions: dict[str, Any]) -> dict[str, Any]:
 # Google ADK
 
 
-def _google_adk(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Iterator[Imported]:
+def _google_adk(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Running:
     from onrecord.frameworks.google_adk import OnrecordSessionService
 
     service = OnrecordSessionService(store)
@@ -310,56 +375,106 @@ def _google_adk(store: SessionStore, database: sqlite3.Connection, tick: Callabl
         service.import_shared(app, None, _json(state))
     for app, user, state in database.execute(_statements()["adk_user_states"]):
         service.import_shared(app, user, _json(state))
-    for app, user, id_, state in database.execute(_statements()["adk_sessions"]).fetchall():
-        kept = service.kept(app, user, id_)
-        kept.catch_up()
-        done = Imported(id_, kept.name, 0, 0)
-        _refuse_other(store, done, kept.is_there)
-        service.import_session(kept, _json(state))
-        for (line,) in database.execute(_statements()["adk_events"], (app, user, id_)):
-            new = service.import_event(kept, line)
-            done = done._replace(new=done.new + new, there=done.there + (not new))
-            tick()
+    for *key, state in database.execute(_statements()["adk_sessions"]).fetchall():
+        yield key[-1], _adk_session(service, database, key, state, tick)
+
+
+def _adk_session(
+    service: OnrecordSessionService, database: sqlite3.Connection, key: list[str], state: Any, tick: Callable[[], None]
+) -> Iterator[Imported]:
+    """Import one session; `key` has its app, its user and its id."""
+    kept = service.kept(*key)
+    kept.catch_up()
+    done = Imported(key[-1], kept.name, 0, 0)
+    _refuse_other(service.store, done, kept.framework, known=kept.is_there)
+    ids = {id_ for (id_,) in database.execute(_statements()["adk_ids"], key)}
+    if ids and kept.entries and ids.isdisjoint(kept.entries):
+        raise _other(done)
+    service.import_session(kept, _json(state))
+    yield done
+    for (line,) in database.execute(_statements()["adk_events"], key):
+        _check_text(line)
+        new = service.import_event(kept, line)
+        done = done._replace(new=done.new + new, there=done.there + (not new))
+        tick()
         yield done
 
 
 # openai-agents
 
 
-def _openai_agents(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Iterator[Imported]:
+class _Items(Conversation):
+    """The items of a conversation, also those that were retracted: what was imported once is not imported again."""
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.imported: dict[str, str] = {}
+        """The text of every item that came from a file."""
+
+    def fold(self, event: Event, data: dict[str, Any]) -> None:
+        """Fold one event of this conversation."""
+        super().fold(event, data)
+        if event.kind == "payload.kept":
+            both = zip(data.get("keys") or (), data.get("lines") or (), strict=False)
+            self.imported.update((key, line) for key, line in both if key.startswith(ROW))
+
+
+def _openai_agents(store: SessionStore, database: sqlite3.Connection, tick: Callable[[], None]) -> Running:
     for (id_,) in database.execute(_statements()["openai_sessions"]).fetchall():
-        kept = Conversation(store, FRAMEWORK, id_)
-        kept.catch_up()
-        done = Imported(id_, kept.name, 0, 0)
-        _refuse_other(store, done, bool(kept.entries))
-        texts = database.execute(_statements()["openai_items"], (id_,))
-        items = {f"sqlite/{number}": _dict(_json(text)) for number, text in texts}
-        new = _unknown(kept, items)
-
-        def make(kept: Conversation = kept, items: dict[str, Any] = items) -> list[Draft]:
-            nonlocal new
-            new = _unknown(kept, items)  # another import may have been quicker
-            rows = [
-                row(number, key, item, said)
-                for number, (key, item) in enumerate(new.items())
-                if (said := neutral(item))
-            ]
-            data = kept.kept([as_line(item) for item in new.values()], [*new], rows)
-            return [kept.draft("payload.kept", data)] if new else []
-
-        if new:
-            kept.write(make)
-        for _item in items:
-            tick()
-        yield done._replace(new=len(new), there=len(items) - len(new))
+        yield id_, _openai_conversation(store, database, id_, tick)
 
 
-def _unknown(kept: Conversation, items: dict[str, Any]) -> dict[str, Any]:
-    return {key: item for key, item in items.items() if key not in kept.entries}
+def _openai_conversation(
+    store: SessionStore, database: sqlite3.Connection, id_: str, tick: Callable[[], None]
+) -> Iterator[Imported]:
+    """Import one conversation."""
+    kept = _Items(store, FRAMEWORK, id_)
+    kept.catch_up()
+    done = Imported(id_, kept.name, 0, 0)
+    _refuse_other(store, done, FRAMEWORK, known=bool(kept.imported))
+    texts = database.execute(_statements()["openai_items"], (id_,))
+    items = {f"{ROW}{number}": _dict(_json(text)) for number, text in texts}
+    new = _unknown(kept, items, done)
+
+    def make() -> list[Draft]:
+        nonlocal new
+        new = _unknown(kept, items, done)  # another import may have been quicker
+        rows = [
+            row(number, key, item, said) for number, (key, item) in enumerate(new.items()) if (said := neutral(item))
+        ]
+        data = kept.kept([as_line(item) for item in new.values()], [*new], rows)
+        return [kept.draft("payload.kept", data)] if new else []
+
+    if new:
+        kept.write(make)
+    for _item in items:
+        tick()
+    gone = sum(key in kept.entries for key in kept.imported if key not in items)
+    yield done._replace(new=len(new), there=len(items) - len(new), gone=gone)
 
 
-def _refuse_other(store: SessionStore, one: Imported, known: bool) -> None:  # noqa: FBT001  # one of two callers' facts
-    """Refuse to mix a conversation into a session of the same name that is not its own."""
+def _unknown(kept: _Items, items: dict[str, Any], done: Imported) -> dict[str, Any]:
+    """The items that are not on record; refused if those on record are not of this conversation.
+
+    The number of a row says nothing by itself: another file has it, too.
+    """
+    both = kept.imported.keys() & items.keys()
+    is_same = all(kept.is_recorded(kept.imported[key], as_line(items[key])) for key in both)
+    if items and (kept.entries or kept.imported) and not (both and is_same):
+        raise _other(done)
+    return {key: item for key, item in items.items() if key not in kept.imported}
+
+
+def _other(one: Imported) -> Conflict:
+    return Conflict(
+        f"session {one.session!r} has another conversation with the id {one.conversation!r:.60}: "
+        "what is on record is not what the file has",
+        hint="rename that session, then import again",
+    )
+
+
+def _refuse_other(store: SessionStore, one: Imported, framework: str, *, known: bool) -> None:
+    """Refuse to mix a conversation into a session of the same name that something else began."""
     if known:
         return
     found = store.named(one.session)
@@ -367,7 +482,7 @@ def _refuse_other(store: SessionStore, one: Imported, known: bool) -> None:  # n
         return
     first = next(store.get(found.session).events(upto=1), None)
     about = (first.data or {}).get("metadata") or {} if first else {}
-    if not isinstance(about, dict) or "framework" not in about:
+    if not isinstance(about, dict) or about.get("framework") != framework:
         raise Conflict(
             f"there is a session {one.session!r} already, which is not the conversation {one.conversation!r:.60}",
             hint="rename it, then import again",

@@ -6,9 +6,12 @@ SELECT name FROM sqlite_schema WHERE type = 'table'
 -- langgraph_count: how many checkpoints there are
 SELECT count(*) FROM checkpoints
 
--- langgraph_checkpoints: the checkpoints of all threads, in the order in which they were saved
-SELECT rowid, thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
-FROM checkpoints ORDER BY thread_id, rowid
+-- langgraph_threads: the threads
+SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id
+
+-- langgraph_checkpoints: the checkpoints of one thread, in the order in which they were saved
+SELECT rowid, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
+FROM checkpoints WHERE thread_id = ?1 ORDER BY rowid
 
 -- langgraph_ids: the checkpoints of one thread, and which ones they continue
 SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id FROM checkpoints WHERE thread_id = ?1
@@ -24,6 +27,9 @@ SELECT app_name, user_id, id, state FROM sessions ORDER BY app_name, user_id, cr
 
 -- adk_events: the events of a session, in the order in which they were saved
 SELECT event_data FROM events WHERE app_name = ?1 AND user_id = ?2 AND session_id = ?3 ORDER BY rowid
+
+-- adk_ids: the ids of the events of a session
+SELECT id FROM events WHERE app_name = ?1 AND user_id = ?2 AND session_id = ?3
 
 -- adk_app_states: state that the sessions of an app share
 SELECT app_name, state FROM app_states ORDER BY app_name
