@@ -482,3 +482,47 @@ def test_a_save_with_a_secret_that_is_repeated_is_recognised(store, policy):
         assert ours.forks == []
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_copies_of_parallel_results_and_of_prompts_are_not_recorded_again(store, ends):
+    """pydantic-ai merges neighbouring requests: what a loop recorded is in the transcript once, however its turn ends."""
+    with store.open("c").turn() as turn:
+        turn.user("pay all")
+        turn.assistant("", tool_calls=[{"id": f"k{n}", "name": "pay", "arguments": {"n": n}} for n in (1, 2)])
+        for number in (1, 2):
+            turn.tool(f"k{number}", f"paid {number}")
+        if ends:
+            turn.assistant("done")
+
+    async def story() -> None:
+        agent = Agent(FunctionModel(lambda _messages, _info: answered("hello")))
+        for question in ("next", "again"):
+            conversations = fresh(store)
+            await conversations.save(await agent.run(question, conversation=await conversations.load("c")))
+
+    asyncio.run(story())
+    own = ["next", "hello", "again", "hello"]
+    assert shown(store, "c") == ["pay all", "", "paid 1", "paid 2", *(["done"] if ends else []), *own]
+
+
+def test_a_result_under_an_id_that_a_loop_has_used_is_recorded(store):
+    """Model servers use ids of calls again: what our run answers under such an id is its own."""
+    with store.open("c").turn() as turn:
+        turn.user("pay")
+        turn.assistant("", tool_calls=[{"id": "call_0", "name": "pay", "arguments": {}}])
+        turn.tool("call_0", "paid")
+        turn.assistant("done")
+
+    def model(messages: list[Any], _info: Any) -> Any:
+        is_answered = any(isinstance(part, ToolReturnPart) for part in messages[-1].parts)
+        return answered("paid twice") if is_answered else ModelResponse(parts=[ToolCallPart("pay", {}, "call_0")])
+
+    async def story() -> None:
+        agent = Agent(FunctionModel(model))
+        agent.tool_plain(lambda: "paid", name="pay")
+        conversations = fresh(store)
+        await conversations.save(await agent.run("again", conversation=await conversations.load("c")))
+
+    asyncio.run(story())
+    assert shown(store, "c") == ["pay", "", "paid", "done", "again", "", "paid", "paid twice"]

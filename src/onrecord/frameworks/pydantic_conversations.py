@@ -28,7 +28,9 @@ from onrecord.frameworks.pydantic_messages import (
     answers,
     carried_of,
     from_neutral,
+    own_reading,
     reading,
+    results_of,
     returned,
     unanswered,
 )
@@ -314,10 +316,11 @@ class Conversations:
         ]
         entries = {**again, **added}
         records = {key: messages.get(key) or parsed(text) for key, (_parent, text) in entries.items()}
+        results = results_of(items for _position, items in kept.of_others())
         rows = [
             read_row(number, key, said)
             for number, (key, (_parent, text)) in enumerate(entries.items())
-            if not carried_of(text) and (said := reading(records[key]))
+            if not carried_of(text) and (said := own_reading(records[key], results))
         ]
         data = kept.kept(
             [text for _parent, text in entries.values()], list(entries), rows, vendor_id=kept.vendor_id,

@@ -11,6 +11,8 @@ from onrecord.log.readings import condense, joined, reference, resolve, value_re
 from onrecord.views.parts import text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onrecord.log.item_values import Item, ToolCall
 
 CARRIED = "onrecord"
@@ -88,7 +90,10 @@ def _short(part: Any) -> str:
 
 
 def from_neutral(items: list[Item], position: int) -> list[dict[str, Any]]:
-    """Messages of pydantic-ai that say the same as a turn of another writer."""
+    """Messages of pydantic-ai that say the same as a turn of another writer.
+
+    Neighbouring requests are one: pydantic-ai would merge them, and lose by which turn they were carried.
+    """
     made: list[dict[str, Any]] = []
     names = {call["id"]: call["name"] for item in items for call in item.get("tool_calls") or ()}
     for item in items:
@@ -103,16 +108,37 @@ def from_neutral(items: list[Item], position: int) -> list[dict[str, Any]]:
             ]  # fmt: skip
             made.append({"kind": "response", "parts": parts, "metadata": {CARRIED: position}})
         elif item["role"] == "tool":
-            made.append(returned(item["call"], names.get(item["call"], "tool"), _text(item)) | _carried(position))
+            _add_request(made, returned(item["call"], names.get(item["call"], "tool"), _text(item)), position)
         else:
             kind = "user-prompt" if item["role"] == "user" else "system-prompt"
             part = {"part_kind": kind, "content": _text(item), "timestamp": _now()}
-            made.append({"kind": "request", "parts": [part], **_carried(position)})
+            _add_request(made, {"kind": "request", "parts": [part]}, position)
     return made
 
 
-def _carried(position: int) -> dict[str, Any]:
-    return {"metadata": {CARRIED: position}}
+def _add_request(made: list[dict[str, Any]], request: dict[str, Any], position: int) -> None:
+    if made and made[-1]["kind"] == "request":
+        made[-1]["parts"] += request["parts"]
+    else:
+        made.append(request | {"metadata": {CARRIED: position}})
+
+
+def results_of(turns: Iterable[list[Item]]) -> set[tuple[str, str]]:
+    """The results of tool calls that these turns have: call and text of each."""
+    return {(item["call"], _text(item)) for items in turns for item in items if item["role"] == "tool"}
+
+
+def own_reading(message: Any, results: set[tuple[str, str]]) -> list[Item]:
+    """What a message says, without copies of the results that others have on record: call and text of each.
+
+    A request that was merged with another one is no longer marked as carried. It has no run, as the messages of a run
+    have: its model may use the ids of calls again.
+    """
+    said = reading(message)
+    if not results or message.get("run_id") or not said:
+        return said
+    whole: list[Item] = resolve(message, said)
+    return [one for one, full in zip(said, whole, strict=True) if (str(full.get("call")), _text(full)) not in results]
 
 
 def returned(call: str, name: str, content: str) -> dict[str, Any]:
