@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from onrecord.aio import settled
-from onrecord.errors import InvalidInput, LogMoved, NameTaken, OnrecordError
+from onrecord.errors import InvalidInput, LogMoved, NameTaken, OnrecordError, SessionErased
 from onrecord.errors import SessionNotFound as NoSession
 from onrecord.frameworks.conversation import (
     FORK,
@@ -32,7 +32,7 @@ from onrecord.frameworks.conversation import (
     row,
 )
 from onrecord.frameworks.google_adk_events import copied, dumped, is_same, neutral, shares, split
-from onrecord.frameworks.google_adk_sessions import FRAMEWORK, Kept, prefix_of, short
+from onrecord.frameworks.google_adk_sessions import FRAMEWORK, SHARED, Kept, prefix_of, short
 from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, opened_with, replay
 from onrecord.frameworks.placing import placed_in
@@ -185,18 +185,29 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
         return found
 
     def _share(self, kept: Kept, app_name: str, user_id: str) -> None:
-        """Write changes of shared state to where they are shared; again after a crash, under the same id."""
-        if kept.unshared is None:
+        """Write changes of shared state to where they are shared, once each; also those that a crash left.
+
+        The events that have them are on record. So it is no error if they cannot be written now, for instance because
+        the store can only be read: the session shows them, and a later call writes them.
+        """
+        for id_, changes in list(kept.unshared.items()):
+            try:
+                self._share_one(self._shared(app_name, None), SHARED + id_, changes.get("app"))
+                self._share_one(self._shared(app_name, user_id), SHARED + id_, changes.get("user"))
+            except SessionErased:
+                pass  # what was erased does not come back
+            except OnrecordError:
+                return
+            del kept.unshared[id_]
+
+    def _share_one(self, where: Kept, id_: str, delta: dict[str, Any] | None) -> None:
+        if not delta:
             return
-        id_, changes = kept.unshared
-        for where, delta in (
-            (self._shared(app_name, None), changes.get("app")),
-            (self._shared(app_name, user_id), changes.get("user")),
-        ):
-            if delta:
+        with where.lock:
+            where.catch_up()
+            if id_ not in where.shared:
                 session = where.open()
-                session.log.append(where.draft("payload.kept", {"vendor": FRAMEWORK, "state": delta}, id=f"adk/{id_}"))
-        kept.unshared = None
+                session.log.append(where.draft("payload.kept", {"vendor": FRAMEWORK, "state": delta}, id=id_))
 
     def _get(self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None) -> AdkSession | None:
         kept = self.kept(app_name, user_id, session_id)
@@ -211,7 +222,11 @@ class OnrecordSessionService(BaseSessionService):  # type: ignore[misc]  # ADK h
 
     def _session(self, kept: Kept, app_name: str, user_id: str, events: list[Any]) -> AdkSession:
         own = (json.loads(kept.id)[2], kept.state, kept.updated, kept.changed_at)
-        return _made(app_name, user_id, own, self._shared_state(app_name, user_id), events)
+        shared = self._shared_state(app_name, user_id)
+        for changes in kept.unshared.values():
+            for prefix, of in ((State.APP_PREFIX, "app"), (State.USER_PREFIX, "user")):
+                shared |= {prefix + name: one for name, one in (changes.get(of) or {}).items()}
+        return _made(app_name, user_id, own, shared, events)
 
     def _shared_state(self, app_name: str, user_id: str) -> dict[str, Any]:
         """What every session of a user has in its state, with the prefixes."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
 
 FRAMEWORK = "google-adk"
+SHARED = "adk/"
+"""How the ids of events begin that change shared state; that of the event that changed it follows."""
 _DIGEST = 8
 
 
@@ -34,8 +36,10 @@ class Kept(Placed):
         self.state: dict[str, Any] = {}
         self.updated = 0.0
         self.is_there = False
-        self.unshared: tuple[str, dict[str, Any]] | None = None
-        """The last event that changes shared state: its id and what it changes."""
+        self.unshared: dict[str, dict[str, Any]] = {}
+        """What events change of shared state, by their ids, until it is known that it is shared."""
+        self.shared: set[str] = set()
+        """The ids of the changes that this shared state has, also of those that were erased."""
 
     def _clear(self) -> None:
         self.lines: list[str] = []
@@ -61,11 +65,16 @@ class Kept(Placed):
     def entries(self, entries: dict[str, Entry]) -> None:
         self._entries = entries
 
+    def _apply(self, event: Event) -> None:
+        if event.id.startswith(SHARED):
+            self.shared.add(event.id)
+        super()._apply(event)
+
     def fold(self, event: Event, data: dict[str, Any]) -> None:
         """Fold one event of this session."""
         super().fold(event, data)
         if event.kind == "payload.retracted":
-            self.state, self.is_there, self.unshared = {}, False, None
+            self.state, self.is_there, self.unshared = {}, False, {}
             self._clear()
             return
         self.is_there = True
@@ -80,7 +89,7 @@ class Kept(Placed):
         if self.placed and "placed" in data:
             self.id, self.updated = self.placed["conversation"], event.at / 1e6
         if data.get("shared"):
-            self.unshared = event.id, data["shared"]
+            self.unshared[event.id] = data["shared"]
         if isinstance(data.get("forked_as"), str):
             self.id = data["forked_as"]
 
