@@ -42,6 +42,22 @@ def said(text: str, role: str = "user") -> Any:
     return {"role": role, "content": text}
 
 
+def test_a_running_process_forgets_what_was_erased(tmp_path):
+    """An item that another process erases is not given to the model again, nor is anything of an erased session."""
+    url = str(tmp_path / "x.db")
+    with onrecord.connect(url, project="p") as store, onrecord.connect(url, project="p") as other:
+        session = OnrecordSession("s", store)
+        for text in ("one", "a secret", "three"):
+            run(session.add_items([said(text)]))
+        erased = other.get("s")
+        erased.log.erase("x", positions=[event.position for event in erased.events() if "secret" in str(event.data)])
+        run(session.add_items([said("four")]))
+        assert run(session.get_items()) == [said("one"), said("three"), said("four")]
+        erased.close()
+        erased.log.erase("all")
+        assert run(session.get_items()) == []
+
+
 @pytest.mark.parametrize("size", [100, 5_000, 200_000])
 def test_a_damaged_payload_is_an_error_and_never_another_text(tmp_path, size):
     """A payload that is kept plain, compressed or out of line: cut or overwritten, it is not read."""

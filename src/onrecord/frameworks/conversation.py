@@ -55,6 +55,7 @@ FORKS_LIMIT = 1_000
 _SLUG = 40
 _DIGEST = 16
 _KINDS = (*TURN_KINDS, *EFFECT_KINDS)
+_ERASED = "payload.erased"
 
 
 class Entry(NamedTuple):
@@ -242,11 +243,21 @@ class Conversation:
                 return 0
             session = self._session = self._session or self.store.handle(head.session, agent=self.agent)
             if head.position > self.position:
-                apply = self._apply
-                for event in session.log.decoded(self.parser(), self.KINDS, after=self.position, upto=head.position):
-                    apply(event)
+                if not self._fold_upto(session, head.position):
+                    self._forget()  # nobody may be given what was erased
+                    self._fold_upto(session, head.position)
                 self.position = head.position
             return self.position
+
+    def _fold_upto(self, session: Session, upto: int) -> bool:
+        """Fold the events up to a position; False if payloads were erased, perhaps of events that are folded."""
+        apply = self._apply
+        for event in session.log.decoded(self.parser(), (*self.KINDS, _ERASED), after=self.position, upto=upto):
+            if event.kind != _ERASED:
+                apply(event)
+            elif self.position:
+                return False
+        return True
 
     def parser(self) -> Callable[[bytes], Any]:
         """What decodes payloads for `fold`: it makes only the fields that are read."""
