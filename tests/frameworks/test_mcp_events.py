@@ -53,6 +53,28 @@ def test_a_reconnected_client_gets_what_it_missed_of_its_stream(kind, request, t
         asyncio.run(story(store))
 
 
+def test_an_erased_event_is_left_out_and_its_number_is_not_given_again(tmp_path):
+    """Events after an erased one keep their numbers, and all are sent; also by a server that ran all the time."""
+
+    async def story(url: str) -> None:
+        with onrecord.connect(url, project="p") as store, onrecord.connect(url, project="p") as other:
+            running = OnrecordEventStore("server", store)
+            for number in range(5):
+                await running.store_event("a", told(number))
+            session = store.get("server")
+            kept = [event.position for event in session.events() if event.kind == "payload.kept"]
+            session.log.erase("a secret", positions=[kept[1], kept[4]])
+            restarted = OnrecordEventStore("server", other)
+            for events in (running, restarted):
+                assert await missed(events, "1") == ("a", [("3", 2), ("4", 3)])
+                assert await missed(events, "3") == ("a", [("4", 3)])
+            assert [await restarted.store_event("a", told(5)), await running.store_event("a", told(6))] == ["6", "7"]
+            for events in (running, restarted):
+                assert await missed(events, "1") == ("a", [("3", 2), ("4", 3), ("6", 5), ("7", 6)])
+
+    asyncio.run(story(str(tmp_path / "x.db")))
+
+
 def test_events_of_many_streams_at_once_have_an_id_each(tmp_path):
     """Fifty events stored at once by two servers get fifty ids, without a gap, and all of them are on record."""
 

@@ -2,8 +2,8 @@
 
     server.streamable_http_app(event_store=OnrecordEventStore("my-server", onrecord.connect()))
 
-An event's id is its number in the session, so ids are in order after a restart of the server too. Every call runs on a
-thread: the event loop is never blocked.
+An event's id is its number in the session, so ids are in order after a restart of the server too. The number of an
+event that was erased is not given again. Every call runs on a thread: the event loop is never blocked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord.aio import settled
 from onrecord.errors import InvalidInput, OnrecordError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http import EventCallback, EventId, StreamId
     from mcp_types import JSONRPCMessage
 
-    from onrecord.log.events import Draft
+    from onrecord.log.events import Draft, Event
     from onrecord.session.session_store import SessionStore
 
 R = TypeVar("R")
@@ -41,12 +41,31 @@ R = TypeVar("R")
 FRAMEWORK = "mcp"
 
 
+class Events(Conversation):
+    """The events of a server; each has the next number, and a number is never given twice."""
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.last = 0
+        """The highest number that an event has, or had before it was erased."""
+
+    def _apply(self, event: Event) -> None:
+        super()._apply(event)
+        if event.kind == "payload.kept" and event.data is None:
+            self.last += 1  # its number was erased, too
+
+    def fold(self, event: Event, data: dict[str, Any]) -> None:
+        """Fold one event."""
+        super().fold(event, data)
+        self.last = max(self.last, *map(int, data.get("keys") or [0]))
+
+
 class OnrecordEventStore(EventStore):
     """The events of a server's streams, kept in one session."""
 
     def __init__(self, name: str, store: SessionStore) -> None:
         with _speaking():
-            self._kept = Conversation(store, FRAMEWORK, name)
+            self._kept = Events(store, FRAMEWORK, name)
 
     async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
         """Keep an event and return its number."""
@@ -62,7 +81,7 @@ class OnrecordEventStore(EventStore):
             made: list[str] = []
 
             def make() -> list[Draft]:
-                made[:] = [str(len(kept.entries) + 1)]
+                made[:] = [str(kept.last + 1)]
                 data = {"vendor": FRAMEWORK, "lines": [line], "keys": made}
                 return [kept.draft("payload.kept", data)]
 
@@ -89,7 +108,7 @@ class OnrecordEventStore(EventStore):
             if last not in kept.entries:
                 return None, []
             stream = json.loads(kept.entries[last].line)[0]
-            later = list(kept.entries.values())[int(last) :]
+            later = [one for one in kept.entries.values() if int(one.key) > int(last)]
         found = [(one.key, *json.loads(one.line)) for one in later]
         return stream, [(key, body) for key, of, body in found if of == stream and body is not None]
 
