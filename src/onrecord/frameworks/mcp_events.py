@@ -44,6 +44,8 @@ FRAMEWORK = "mcp"
 class Events(Conversation):
     """The events of a server; each has the next number, and a number is never given twice."""
 
+    FIELDS = ("all", "keys", "lines")
+
     def _forget(self) -> None:
         super()._forget()
         self.last = 0
