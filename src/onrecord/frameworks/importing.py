@@ -406,6 +406,8 @@ def _adk_session(
 class _Items(Conversation):
     """The items of a conversation, also those that were retracted: what was imported once is not imported again."""
 
+    FIELDS = ("all", "keys", "lines")
+
     def _forget(self) -> None:
         super()._forget()
         self.imported: dict[str, str] = {}
