@@ -342,8 +342,10 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
         known = self._kept.calls.uses(block["toolUseId"])
         if known:
             result = (known[-1].outcome or {}).get("result")
-            is_whole = isinstance(result, dict) and {"status", "content"} <= result.keys()
-            block |= result if is_whole else {"content": [{"text": said_of(known[-1])}]}
+            if isinstance(result, dict) and {"status", "content"} <= result.keys():
+                block |= result
+            else:
+                block["content"] = [{"text": said_of(known[-1])}]
 
     async def _before(self, event: Any) -> None:
         use = event.tool_use
