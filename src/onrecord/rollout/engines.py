@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import BadReply, InvalidInput, TooLarge
 from onrecord.log.codec import encode_payload
 from onrecord.rollout.by_ids import llama_completion, llama_reply, vllm_generate
+from onrecord.rollout.hooks import hook
 from onrecord.rollout.requests import RESPONSE_FORMAT, TOOL_CHOICE
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
 
@@ -372,7 +373,8 @@ def parsed(message: dict[str, Any], parse: Parse, name: Callable[[], str]) -> di
 
     Calls without an id get one from the `name` of the reply: clients refuse an id that comes again in a conversation.
     """
-    found = parse(dict(message))
+    with hook("parser", BadReply):
+        found = parse(dict(message))
     odd = _oddity(found) if isinstance(found, dict) else "the parser returned no message"
     if odd:
         raise BadReply(f"the parsed message cannot become history: {odd}")

@@ -14,6 +14,7 @@ from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
+from onrecord.rollout.hooks import hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -80,7 +81,8 @@ class Matching:
             return False
         if callable(self._matcher):
             # It gets copies: whatever it does to them, the record stays.
-            verdict = self._matcher(as_stored(stored), as_stored(given))
+            with hook("matcher", InvalidInput):
+                verdict = self._matcher(as_stored(stored), as_stored(given))
             if verdict is not True and verdict is not False:
                 raise InvalidInput(f"a matcher must return a bool, not {type(verdict).__name__}")
             return verdict

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
+from onrecord.errors import InvalidInput, TokenizationFailed, TokenMismatch, TrajectoryMoved
 from onrecord.log.codec import as_read, encode_payload
 from onrecord.rollout.discarding import BRANCHES_HINT, Discarding, refuse_repeated
+from onrecord.rollout.hooks import hook
 from onrecord.rollout.ids import first_difference, last_ids, marked, sequence, without
 from onrecord.rollout.matching import (
     LOOSE_REASONING,
@@ -236,7 +237,8 @@ class LinearTrajectory:
             self._check_length(base)
         records = self._committed[:base]
         if base == 0:
-            keep, tail, origins = 0, *marked(tokenizer.prompt(appended, request.tools))
+            with hook("tokenizer", TokenizationFailed):
+                keep, tail, origins = 0, *marked(tokenizer.prompt(appended, request.tools))
         else:
             keep, tail, origins = self._joined(records, kept, appended, request, tokenizer)
         return Prepared(
@@ -321,8 +323,9 @@ class LinearTrajectory:
         tokenizer: Tokenizer,
     ) -> tuple[int, array[int], tuple[Span, ...]]:
         """The suffix of a request, joined to the ids of the turns it builds on."""
-        suffix, origins = marked(tokenizer.suffix(self.messages[:kept], appended, request.tools))
-        joint = tokenizer.repair(last_ids(records, REPAIR_WINDOW), suffix)
+        with hook("tokenizer", TokenizationFailed):
+            suffix, origins = marked(tokenizer.suffix(self.messages[:kept], appended, request.tools))
+            joint = tokenizer.repair(last_ids(records, REPAIR_WINDOW), suffix)
         length = records[-1].length
         if not 0 <= joint.drop <= min(self.policy.max_trim_tokens, length):
             raise TokenMismatch(
@@ -477,7 +480,8 @@ def bound(tokenizer: Tokenizer, arguments: Any) -> Tokenizer:
     if bind is None:
         named = ", ".join(arguments)
         raise InvalidInput(f"this tokenizer takes no arguments of the template: {named}", hint="leave them out")
-    chosen: Tokenizer = bind(arguments)
+    with hook("tokenizer", TokenizationFailed):
+        chosen: Tokenizer = bind(arguments)
     return chosen
 
 

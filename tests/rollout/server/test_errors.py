@@ -18,9 +18,11 @@ from tests.rollout.server.places import (
     ScriptedEngine,
     answers,
     code_of,
+    completes,
     message_of,
     reply,
     says,
+    streams,
     waits,
 )
 
@@ -124,6 +126,83 @@ def test_half_a_character_is_refused_wherever_it_is(steady, path, fields, raw):
     assert proxy.record(session)["head"] == proxy.record(proxy.new())["head"]
     whole = json.dumps({"messages": [{**USER, "content": "\N{GRINNING FACE}"}]}).encode()
     assert proxy.http.post(f"/sessions/{session}/v1/chat/completions", content=whole).status_code == 200
+
+
+class Raising:
+    """A tokenizer one of whose methods raises."""
+
+    def __init__(self, tokenizer, method):
+        self.tokenizer, self.method = tokenizer, method
+
+    def __getattr__(self, name):
+        return _raises if name == self.method else getattr(self.tokenizer, name)
+
+
+def _raises(*_given, **_named):
+    raise KeyError("odd \ud800")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_parser_that_raises(start, engine, stream):
+    """The turn fails with an error that names the parser, on record and counted, like a reply without ids."""
+    proxy = start(dialect="vllm-completions", parse=_raises)
+    session = proxy.new()
+    engine.script.append(streams("Hi ", "there") if stream else completes("Hi there"))
+    refused = proxy.chat(session, [USER], stream=stream)
+    assert "the parser raised KeyError" in refused.text
+    assert stream or code_of(refused) == (502, "bad_reply")
+    assert proxy.record(session)["turn_under_way"] is False
+    assert proxy.metric("turns_total", finish="error") == 1
+    (sample,) = proxy.http.post(f"/sessions/{session}/samples").json()["samples"]
+    assert (sample["status"], "the parser raised KeyError" in sample["cause"]) == ("INFRA", True)
+
+
+@pytest.mark.parametrize("method", ["prompt", "suffix", "repair", "with_arguments"])
+def test_a_tokenizer_that_raises(start, engine, tokenizer, method):
+    """The request is 400 with an error that names the tokenizer, and no turn begins."""
+    session = start().new()
+    proxy = start(with_tokenizer=Raising(tokenizer, method))
+    messages = [USER]
+    if method != "prompt":
+        messages = [USER, message_of(proxy.chat(session, [USER])), USER]
+    before, seen = proxy.record(session), len(engine.requests)
+    refused = proxy.chat(session, messages, chat_template_kwargs={"x": 1} if method == "with_arguments" else {})
+    assert code_of(refused) == (400, "tokenization_failed")
+    assert "the tokenizer raised KeyError" in refused.json()["error"]["message"]
+    assert (proxy.record(session), len(engine.requests)) == (before, seen)
+
+
+@pytest.mark.parametrize("method", ["encode", "decode"])
+def test_a_tokenizer_that_raises_for_text(start, tokenizer, method):
+    """The same for text completions."""
+    proxy = start(with_tokenizer=Raising(tokenizer, method))
+    prompt = "Count:" if method == "encode" else [1, 2]
+    path = f"/sessions/{proxy.new()}/v1/completions"
+    refused = proxy.http.post(path, json={"model": "policy", "prompt": prompt})
+    assert code_of(refused) == (400, "tokenization_failed")
+
+
+def test_ids_that_cannot_be_decoded(start, engine, tokenizer):
+    """A turn that is continued needs their text: it fails, and the error names the tokenizer."""
+    proxy = start(dialect="vllm-completions", abort_policy="continue", with_tokenizer=Raising(tokenizer, "text_of"))
+    session = proxy.new()
+    engine.script.append(streams("Hi ", "there", end=False))
+    proxy.chat(session, [USER], stream=True)
+    refused = proxy.chat(session, [USER])
+    assert code_of(refused) == (502, "bad_reply")
+    assert "the tokenizer raised KeyError" in refused.json()["error"]["message"]
+
+
+def test_a_matcher_that_raises(start):
+    """The request is 400 with an error that names the matcher, and nothing changes."""
+    proxy = start(policy=Policy(matcher=_raises))
+    session = proxy.new()
+    message = message_of(proxy.chat(session, [USER]))
+    before = proxy.record(session)
+    refused = proxy.chat(session, [USER, message, USER])
+    assert code_of(refused) == (400, "invalid_input")
+    assert "the matcher raised KeyError" in refused.json()["error"]["message"]
+    assert proxy.record(session) == before
 
 
 def test_a_conversation_that_was_never_held(start, engine):

@@ -43,7 +43,6 @@ from onrecord.errors import (
     SessionRetired,
     TooLarge,
 )
-from onrecord.log.codec import encode_payload
 from onrecord.log.head import refuse_ended
 from onrecord.log.names import is_ulid, make_ulid
 from onrecord.machine import entropy
@@ -207,7 +206,6 @@ class Proxy:
             return JSONResponse({"version": self.chat.weights, "updating": True})
         if not isinstance(version, str | int) or isinstance(version, bool) or not 0 < len(str(version)) <= NAME_LIMIT:
             raise InvalidInput(f"version must be text of at most {NAME_LIMIT} characters, or an integer")
-        encode_payload(version)  # refuses text that could not be recorded with any turn
         self.chat.report_weights(str(version))
         return JSONResponse({"version": self.chat.weights})
 

@@ -39,9 +39,7 @@ def to_chat(asked: Mapping[str, Any]) -> dict[str, Any]:
         prompt = prompt[0]
     if not prompt or not isinstance(prompt, str | list):
         raise InvalidInput("a completion needs a prompt: text, or a list of token ids")
-    if isinstance(prompt, str):
-        _refuse_half_letters(prompt)
-    else:
+    if isinstance(prompt, list):
         if not all(type(id) is int for id in prompt):
             raise InvalidInput("a completion has one prompt", hint="send one request for each prompt")
         integers(prompt, "the ids of a prompt")
@@ -55,14 +53,6 @@ def to_chat(asked: Mapping[str, Any]) -> dict[str, Any]:
         **chat, "prompt": prompt, "messages": [{"role": "user", "content": text}],
         "logprobs": wants is not None and wants is not False,
     }  # fmt: skip
-
-
-def _refuse_half_letters(text: str) -> None:
-    """JSON may have them, and a tokenizer cannot take them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidInput("the prompt contains a lone surrogate, which is not valid Unicode") from None
 
 
 def is_text(trajectory: LinearTrajectory) -> bool | None:

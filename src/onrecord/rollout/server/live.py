@@ -11,6 +11,7 @@ import numpy as np
 
 from onrecord.errors import (
     AssemblyFailed,
+    BadReply,
     InvalidInput,
     LeaseLost,
     LogMoved,
@@ -20,6 +21,7 @@ from onrecord.errors import (
     TrajectoryMoved,
 )
 from onrecord.rollout.ended import refuse_retired
+from onrecord.rollout.hooks import hook
 from onrecord.rollout.matching import canonical
 from onrecord.rollout.recording import POLICY_AGENT, read_lane, share_rollout
 from onrecord.rollout.server.completions import is_text, text_turn
@@ -184,7 +186,7 @@ class Live:
         if prepared.answer is not None:
             self._must_be_current()
             return prepared.answer
-        unfinished, decode = self._unfinished(prepared), getattr(self.tokenizer, "text_of", None)
+        unfinished, decode = self._unfinished(prepared), _decoder(self.tokenizer)
         intent = self.rollout.intend(prepared, model=model, joining=joining)
         self.has_open_turn = True
         return Begun(prepared, prepared.prompt_ids, intent, unfinished, decode, self._known_responses(), self._root)
@@ -204,7 +206,9 @@ class Live:
             raise InvalidInput(f"this session has {has} turns; it cannot have {wants} turns too")
         trajectory.policy = self._policies[text]
         if text:
-            return self.rollout.prepare(*text_turn(trajectory, self.tokenizer, request, asked))
+            with hook("tokenizer", TokenizationFailed):
+                asked, tokenizer = text_turn(trajectory, self.tokenizer, request, asked)
+            return self.rollout.prepare(asked, tokenizer)
         return self.rollout.prepare(asked, self.tokenizer)
 
     def _must_be_current(self) -> None:
@@ -345,6 +349,19 @@ class Live:
         """Release the lease."""
         with self._lock:
             self.rollout.leave()
+
+
+def _decoder(tokenizer: Tokenizer) -> Callable[[Sequence[int]], str] | None:
+    """What turns ids into text, if the tokenizer can. A turn whose ids it cannot decode fails."""
+    text_of = getattr(tokenizer, "text_of", None)
+    if text_of is None:
+        return None
+
+    def decode(ids: Sequence[int]) -> str:
+        with hook("tokenizer", BadReply):
+            return str(text_of(ids))
+
+    return decode
 
 
 def load(
