@@ -209,6 +209,16 @@ def test_what_was_sampled_and_is_in_no_sample_is_said(trained):
     assert f"{lost} sampled tokens on record are in no sample" in said.out + said.err
 
 
+def test_options_do_not_change_frozen_samples(trained):
+    """A note names the rollouts that were frozen with other options; with the same options, or none, there is none."""
+    file, note = str(trained.place / "samples.parquet"), "task-3: frozen with other options, which are kept"
+    for options, noted in (([], False), (["--turns"], False), (["--turns", "--max-seq-len", "10"], True)):
+        said = trained.run("rollout", "export", "task-1", "task-3", "--to", file, "--force", *options)
+        assert (note in said.out + said.err) is noted
+        assert "task-1" not in said.err
+    assert [len(row["tokens"]) <= 10 for row in pq.read_table(file).to_pylist()].count(False) == 2
+
+
 def test_a_rollout_that_branches_continue_is_no_sample_of_its_own(trained):
     """With --all its turns come once per branch; what it discarded is counted; by its name, its branches are noted."""
     with onrecord.connect(trained.url, project=str(trained.project)) as records:

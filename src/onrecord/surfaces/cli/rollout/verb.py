@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 CONTINUED = "continued"
 """Why `--all` leaves out a rollout that a branch continues: its turns are in the samples of that branch."""
 
+_USUAL: dict[str, Any] = {"merge": True, "max_seq_len": None, "past_length": False}
+"""The options of samples that were frozen without any."""
+
 
 def rollout(call: Call) -> int:
     """Do what the first word says."""
@@ -95,6 +98,8 @@ class _Told:
         """Sessions that `--all` leaves out, and why: acknowledged, retired, or continued by a branch."""
         self.branches: dict[str, int] = {}
         """How many branches, not named themselves, a session has."""
+        self.as_frozen: list[str] = []
+        """Sessions that were frozen with other options than those of this command."""
         self.damaged: list[str] = []
         self.discarded = 0
 
@@ -111,6 +116,7 @@ class _Told:
                 if "all" not in self._call:
                     self._note_branches(records, head)
                 check_chain(session)
+                self._note_frozen(head, lane)
                 for sample in lane_samples(session, lane, **self._options):
                     self._count(sample)
                     yield sample
@@ -135,6 +141,11 @@ class _Told:
         if count:
             self.branches[head.name] = count
 
+    def _note_frozen(self, head: Head, lane: Lane) -> None:
+        asked = any(name in self._call for name in ("turns", "max-seq-len", "past-length"))
+        if asked and lane.frozen is not None and self._options != _USUAL | lane.frozen.options:
+            self.as_frozen.append(head.name)
+
     def _count(self, sample: Sample) -> None:
         self.count += 1
         self.tokens += len(sample.tokens)
@@ -155,6 +166,13 @@ class _Told:
         if not self._call.output.json and not self._call.output.quiet:
             self._call.output.table(
                 ("!status", ">samples"), [[Cell(s, "strong"), str(n)] for s, n in self.statuses.items()]
+            )
+        if self.as_frozen:
+            others = len(self.as_frozen) - 1
+            first = self.as_frozen[0] + (f" and {others:,} more" if others else "")
+            self._call.output.note(
+                f"{first}: frozen with other options, which are kept; --turns, --max-seq-len and "
+                "--past-length have no effect there"
             )
         if self.discarded:
             self._call.output.note(
