@@ -84,7 +84,7 @@ class Engine:
         await asyncio.sleep(self.options.latency)
         cut = unlucky or version != self.weight_version or not self.running.is_set()  # the weights changed under it
         if cut:
-            ids = ids[: zlib.crc32(bytes(prompt[-1:])) % max(1, len(ids))]
+            ids = ids[: zlib.crc32(bytes(id % 256 for id in prompt[-1:])) % max(1, len(ids))]
         if limit is not None and len(ids) > limit:
             return self.ended(prompt, ids[:limit], "length", len(prompt), version)
         return self.ended(prompt, ids, "abort" if cut else "stop", len(prompt), version)

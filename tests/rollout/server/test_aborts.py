@@ -2,8 +2,10 @@
 
 import json
 
+import httpx
 import pytest
 
+from examples.rollout import running
 from onrecord.session.handle import Session
 from tests.rollout.server.places import CALL, USER, aborts, code_of, hangs_up, ids_of, message_of, says
 
@@ -236,3 +238,13 @@ def test_a_character_that_aborts_cut_is_not_lost(start, engine, tokenizer, strea
             choices = [choice for part in parts for choice in part["choices"]]
             said = [(one["delta"].get("content") if "delta" in one else one["text"]) or "" for one in choices]
             assert "".join(said) == "Let \U0001f600 me add", cuts
+
+
+def test_the_example_engine_goes_on_with_any_ids(start, tokenizer_place):
+    """The mock engine of the example may be hit again where a turn is continued: its prompt ends with any id then."""
+    with running.engine(tokenizer_place, "--abort-every", "0", "--update-every", "0") as mock:
+        proxy = start(upstream=mock.url, abort_policy="continue")
+        for number in range(6):
+            httpx.post(f"{mock.url}/update_weights", json={"hits": 3}, timeout=90)
+            answer = proxy.chat(proxy.new(), [{"role": "user", "content": f"Tell me {number}"}])
+            assert answer.json()["choices"][0]["finish_reason"] == "stop", answer.text
