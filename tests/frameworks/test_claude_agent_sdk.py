@@ -443,3 +443,18 @@ def test_a_call_id_that_comes_again_is_another_call(store, tmp_path):
         assert await asked(before, 4) == "runs"
 
     asyncio.run(story())
+
+
+def test_a_fork_that_alone_makes_is_named(store):
+    """A store that finds another one inside continues in a fork, and `forks` has its name."""
+
+    async def story() -> None:
+        mine, yours = OnrecordSessionStore(store), OnrecordSessionStore(store, on_conflict="fork")
+        await mine.append(KEY, [said("a", "begin")])
+        async with mine.alone("p", KEY["session_id"]), yours.alone("p", KEY["session_id"]):
+            await yours.append(KEY, [said("b", "yours", "assistant")])
+        (name,) = yours.forks
+        assert name == yours.session("p", KEY["session_id"]).name
+        assert len(await mine.load(KEY) or []) == 1
+
+    asyncio.run(story())

@@ -441,3 +441,20 @@ def test_items_with_a_secret_that_are_saved_again_are_kept_once(store):
         assert token not in str(items)
 
     run(story())
+
+
+def test_a_fork_that_async_with_makes_is_named(store):
+    """A session that finds another one inside continues in a fork, and `forks` has its name."""
+
+    async def story() -> None:
+        mine, yours = OnrecordSession("s", store), OnrecordSession("s", store, on_conflict="fork")
+        async with mine:
+            await mine.add_items([said("one")])
+            async with yours:
+                await yours.add_items([said("two")])
+        (name,) = yours.forks
+        forked: Any = await OnrecordSession(name, store).get_items()
+        assert [item["content"] for item in forked] == ["one", "two"]
+        assert len(await mine.get_items()) == 1
+
+    run(story())

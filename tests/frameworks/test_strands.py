@@ -297,3 +297,13 @@ def test_a_message_with_a_secret_that_is_saved_again_is_kept_once(store, policy)
         one.create_message("s", "default", SessionMessage(message=message, message_id=1))
         assert len(one.list_messages("s", "default")) == 1
         assert one.forks == []
+
+
+def test_a_fork_that_alone_makes_is_named(store):
+    """A repository that finds another one inside continues in a fork, and `forks` has its name."""
+    mine, yours = OnrecordRepository(store), OnrecordRepository(store, on_conflict="fork")
+    with mine.alone("s"), yours.alone("s"):
+        yours.create_message("s", "default", said(0, "yours"))
+    (name,) = yours.forks
+    assert name == yours.conversation("s").name
+    assert [len(one.list_messages("s", "default")) for one in (mine, yours)] == [0, 1]

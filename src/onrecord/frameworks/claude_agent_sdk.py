@@ -170,10 +170,16 @@ class OnrecordSessionStore:
 
     @asynccontextmanager
     async def alone(self, project_key: str, session_id: str) -> AsyncIterator[None]:
-        """Hold the lease of a session: no other process can add to it, and one that lost it is refused."""
+        """Hold the lease of a session: no other process can add to it, and one that lost it is refused.
+
+        If another one has it, this store waits, is refused, or continues the session in a fork, as `on_conflict` says.
+        """
         with _speaking():
             kept = self.session(project_key, session_id)
+        name = kept.name
         async with aalone(kept, _awaited):
+            if kept.name != name:
+                self.forks.append(kept.name)
             yield
 
     def hooks(self, directory: str | None = None) -> Any:

@@ -91,9 +91,11 @@ class OnrecordSession:
         """The runs that were moved to a fork, each with the fork."""
 
     async def __aenter__(self) -> Self:
-        leaving = AsyncExitStack()
+        leaving, name = AsyncExitStack(), self._kept.name
         await leaving.enter_async_context(aalone(self._kept, _awaited))
         self._leaving = leaving
+        if self._kept.name != name:
+            self.forks.append(self._kept.name)
         return self
 
     async def __aexit__(self, *_problem: object) -> None:

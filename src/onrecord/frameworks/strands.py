@@ -131,8 +131,12 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
     @contextmanager
     def alone(self, session_id: str) -> Iterator[None]:
         """Hold the lease of a session: no other process can add to it, and one that lost it is refused."""
+        kept = self.conversation(session_id)
+        name = kept.name
         with ExitStack() as held:
-            _called(partial(held.enter_context, alone(self.conversation(session_id))))
+            _called(partial(held.enter_context, alone(kept)))
+            if kept.name != name:
+                self.forks.append(kept.name)
             yield
 
     # Sessions
