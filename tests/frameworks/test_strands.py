@@ -307,3 +307,18 @@ def test_a_fork_that_alone_makes_is_named(store):
     (name,) = yours.forks
     assert name == yours.conversation("s").name
     assert [len(one.list_messages("s", "default")) for one in (mine, yours)] == [0, 1]
+
+
+def test_a_message_without_a_number_is_refused(store):
+    """It would be kept under a key that no list can read; the error is Strands' own, for reads as well."""
+    ours: Any = OnrecordRepository(store)
+    ours.create_message("s", "default", said(0, "hi"))
+    wrong: Any = said(0, "x")
+    for number in (None, "1", 1.5):
+        wrong.message_id = number
+        for call in (ours.create_message, ours.update_message):
+            with pytest.raises(SessionException, match=r"a message_id that is a number, .*\[invalid_input\]"):
+                call("s", "default", wrong)
+        with pytest.raises(SessionException, match="a message_id that is a number"):
+            ours.read_message("s", "default", number)
+    assert len(ours.list_messages("s", "default")) == 1

@@ -174,7 +174,7 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **_more: Any) -> None:
         """Keep a new message; refused if its number is taken."""
         _called(partial(check_type, session_message, SessionMessage, "a SessionMessage"))
-        key = _key(agent_id, session_message.message_id)
+        key = _called(partial(_key, agent_id, session_message.message_id))
         write = partial(self._create_message, session_id, key, session_message.to_dict(), f"agent/{agent_id}")
         _called(write)
 
@@ -205,13 +205,13 @@ class OnrecordRepository(SessionRepository):  # type: ignore[misc]  # Strands ha
 
     def read_message(self, session_id: str, agent_id: str, message_id: int, **_more: Any) -> SessionMessage | None:
         """A message, if it is on record."""
-        found = self._kept(session_id, self._key_of(session_id, _key(agent_id, message_id)))
+        found = self._kept(session_id, self._key_of(session_id, _called(partial(_key, agent_id, message_id))))
         return None if found is None else _message(found, parsed(found))
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **_more: Any) -> None:
         """Replace a message, for instance because it was redacted; the log keeps the first one until it is erased."""
         _called(partial(check_type, session_message, SessionMessage, "a SessionMessage"))
-        key = self._key_of(session_id, _key(agent_id, session_message.message_id))
+        key = self._key_of(session_id, _called(partial(_key, agent_id, session_message.message_id)))
         before = self._read(session_id, key)
         record = session_message.to_dict()
         if before is not None:
@@ -492,6 +492,7 @@ def _message(line: str, record: dict[str, Any]) -> SessionMessage:
 
 
 def _key(agent_id: str, message_id: int) -> str:
+    check_type(message_id, int, "a message_id that is a number")
     return f"message/{agent_id}/{message_id}"
 
 
