@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.errors import InvalidUpdateError
 
 import onrecord
@@ -83,3 +84,16 @@ def test_what_is_no_checkpoint_and_no_write_is_refused_and_the_thread_stays_read
     assert store.get("t").head.position == before
     for one in (saver, OnrecordSaver(store)):
         assert next(found.checkpoint["id"] for found in one.list(at())) == whole["id"]
+
+
+def test_a_bad_config_is_the_same_error_when_the_call_is_awaited(store):
+    """What `get_tuple`, `put` and `put_writes` refuse, their awaited forms refuse as LangGraph's error, too."""
+    wrong: Any = OnrecordSaver(store)
+    bad: list[Any] = [at(checkpoint_ns=5), {"configurable": {}}, None]
+    calls: list[Any] = [
+        *(partial(wrong.aget_tuple, one) for one in bad),
+        *(partial(wrong.aget, one) for one in bad),
+        *(partial(wrong.aput, one, empty_checkpoint(), {}, {}) for one in bad),
+        *(partial(wrong.aput_writes, one, [], "task") for one in bad),
+    ]
+    asyncio.run(check_refused(InvalidUpdateError, "invalid_input", *calls))

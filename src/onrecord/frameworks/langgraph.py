@@ -395,7 +395,7 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See `get_tuple`."""
-        await self._runs.quiet(conf_of(config), asyncio.current_task())
+        await self._runs.quiet(called(partial(conf_of, config)), asyncio.current_task())
         called(partial(self._arrive, config, asyncio.current_task()))
         return await settled(partial(self.get_tuple, config))
 
@@ -414,14 +414,14 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:  # fmt: skip
         """See `put`."""
-        with self._runs.saving(conf_of(config)):
+        with self._runs.saving(called(partial(conf_of, config))):
             return await settled(partial(self.put, config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See `put_writes`."""
-        with self._runs.saving(conf_of(config)):
+        with self._runs.saving(called(partial(conf_of, config))):
             await settled(partial(self.put_writes, config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
