@@ -315,3 +315,23 @@ def test_a_run_gets_what_others_said_and_it_is_said_once(store):
     assert given == [first, [*first, "read 3", "four\n[image]", "five", "six"]]
     said = [item["content"] for item in store.get("talk").transcript().items if isinstance(item["content"], str)]
     assert said == ["two", "three", "read 3", "five", "six", "read 7"]
+
+
+def test_results_of_others_are_in_the_transcript_once(store):
+    """pydantic-ai merges the results of parallel calls with the next question; snapshots do not record them again."""
+    with store.open("talk", agent="main") as plain, plain.turn() as turn:
+        turn.user("pay all")
+        turn.assistant("", tool_calls=[{"id": f"k{n}", "name": "pay", "arguments": {"n": n}} for n in (1, 2)])
+        for number in (1, 2):
+            turn.tool(f"k{number}", f"paid {number}")
+
+    async def story() -> None:
+        steps = OnrecordStepStore(store)
+        model = FunctionModel(lambda _messages, _info: ModelResponse(parts=[TextPart("hello")]))
+        agent = Agent(model, capabilities=[StepPersistence(store=steps)])
+        history = await steps.messages_of_others("talk")
+        await agent.run("next", conversation_id="talk", message_history=history)
+
+    asyncio.run(story())
+    said = [item["content"] for item in store.get("talk").transcript().items]
+    assert said == ["pay all", "", "paid 1", "paid 2", "next", "hello"]

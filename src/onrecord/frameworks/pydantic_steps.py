@@ -32,7 +32,7 @@ from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, opened_with, replay
 from onrecord.frameworks.lists import Listed
 from onrecord.frameworks.parsing import parsed
-from onrecord.frameworks.pydantic_messages import carried_of, from_neutral, reading
+from onrecord.frameworks.pydantic_messages import carried_of, from_neutral, own_reading, results_of
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.frameworks.tool_calls import effect_key
@@ -346,11 +346,12 @@ class OnrecordStepStore:
             kept.saved = (names, whole)
             keep = _shared(kept.last.refs(), names)
             new = {name: at for at, name in enumerate(names[len(before) :]) if name not in kept.pool}
-            others = {position for position, _items in kept.of_others()}
+            others = dict(kept.of_others())
+            results = results_of(others.values())
             rows = [
                 read_row(number, name, said)
                 for number, (name, at) in enumerate(new.items(), 1)
-                if carried_of(lines[at]) not in others and (said := reading(parsed(lines[at])))
+                if carried_of(lines[at]) not in others and (said := own_reading(parsed(lines[at]), results))
             ]
             body = [as_line(about), *(lines[at] for at in new.values())]
             keys = [f"snapshot:{snapshot.run_id}:{len(kept.snapshots.get(snapshot.run_id, []))}", *new]
