@@ -465,3 +465,22 @@ def test_a_server_that_gives_every_call_the_same_id(tmp_path):
         kept: Any = asyncio.run(OnrecordHistoryProvider(store).get_messages("s"))
         results = [part.result for one in kept for part in one.contents if part.type == "function_result"]
         assert results == [f"saw {n}, look {look}" for look, n in enumerate((1, 1, 2, 2, 2, 3), 1)]
+
+
+def test_messages_and_checkpoints_with_a_secret_that_are_saved_again_are_kept_once(store):
+    """They are compared in the form in which they are recorded, so only what is new is added."""
+    token = "ghp_" + "a1B2c3" * 6
+
+    async def story() -> None:
+        whole = [Message("user", [f"use {token}"]), Message("assistant", [f"used {token}"])]
+        for _time in range(2):
+            await OnrecordHistoryProvider(store).save_messages("s", whole)
+        whole += [user("again"), Message("assistant", ["done"])]
+        await OnrecordHistoryProvider(store).save_messages("s", whole)
+        assert len(await OnrecordHistoryProvider(store).get_messages("s")) == 4
+        one = WorkflowCheckpoint(workflow_name="w", graph_signature_hash="h", state={"note": f"use {token}"})
+        for _time in range(2):
+            await OnrecordCheckpointStorage(store).save(one)
+        assert len([event for event in store.get("w").events() if event.kind == "payload.kept"]) == 1
+
+    asyncio.run(story())

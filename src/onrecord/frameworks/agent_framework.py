@@ -34,6 +34,7 @@ from onrecord.frameworks.conversation import (
     check_policy,
     check_store,
     check_type,
+    has_secret,
     new_keys,
     read_row,
     row,
@@ -455,7 +456,11 @@ def _saved(kept: Conversation, messages: list[Any], run: _Run | None) -> list[Dr
     newest = (one.line for key, one in reversed(kept.entries.items()) if key not in early)
     lines = list(islice(newest, len(given)))[::-1]
     records = [one.to_dict() for one in messages]
-    if lines and _gist(parsed(lines[-1])) in map(_gist, records[: len(given)]):
+    told = records[: len(given)]
+    if any(map(has_secret, lines)):  # compared with what is recorded of them
+        told = [parsed(one) for one in kept.recorded([as_line(one) for one in told])]
+        given = [Message.from_dict(one) for one in told]
+    if lines and _gist(parsed(lines[-1])) in map(_gist, told):
         tail = map(parsed, lines)
         known = len(given) - len(filter_new_messages([Message.from_dict(one) for one in tail], given))
         records = records[known:]
