@@ -325,7 +325,9 @@ def test_the_writes_of_a_task_ride_with_the_next_checkpoint(store):
             break
     saver.put(first, checkpoint("b", 2), {"step": 1}, {"n": 2})
     task.join()
-    assert store.get("t").head.position == before + 1
+    added = [event.data.keys() for event in store.get("t").events(after=before)]
+    assert ["lines" in one for one in added] == [True, False]  # its new shape is an event of its own
+    assert "step" in added[1]
     for one in (saver, OnrecordSaver(store)):
         found = one.get_tuple(first)
         assert found is not None

@@ -262,23 +262,26 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
         about = dict(get_checkpoint_metadata(config, metadata))
         thread = self._thread_of_run(conf)
 
-        def draft(pooling: Pooling, data: dict[str, Any]) -> Draft:
+        def drafts(pooling: Pooling, data: dict[str, Any]) -> list[Draft]:
             self._runs.check(thread, conf, key[0], parent)
             run = about.get("run_id")
             link = run_link(run) if isinstance(run, str) and run not in thread.runs else None
             if link and thread.session.log.find(link):
                 link = None  # a run of this name was deleted
-            return thread.draft("payload.kept", pooling.payload(**data), id=link)
+            *shapes, step = pooling.payloads(**data)
+            return [
+                *(thread.draft("payload.kept", one) for one in shapes), thread.draft("payload.kept", step, id=link)
+            ]  # fmt: skip
 
         put = Put(key, parent, checkpoint, about, versions or {})
         name = name_of(conf)
         try:
-            thread.riding.write(put, draft, name, expects=is_of_graph(conf))
+            thread.riding.write(put, drafts, name, expects=is_of_graph(conf))
         except LogMoved:
             if thread.on_conflict != FORK:
                 raise
             thread = self._fork(thread, conf)
-            thread.riding.write(put, draft, name, expects=False)
+            thread.riding.write(put, drafts, name, expects=False)
         self._runs.went_on(conf)
         return config_of(thread.id, *key, conf.get(RUN_KEY))
 

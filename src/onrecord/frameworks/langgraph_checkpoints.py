@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import DamagedLog
 from onrecord.frameworks.langgraph_puts import pooled, unshaped_writes
-from onrecord.frameworks.langgraph_states import Node
+from onrecord.frameworks.langgraph_states import LOST, Node
 from onrecord.frameworks.langgraph_steps import HEX, filled, ids_of, references
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ class Checkpoints:
         put: dict[str, Any] = {**rest[0], "shape": number} if rest else {"shape": number}
         if later is not None:
             put["later"] = later
-        if "named" not in shape:
+        if "id" not in put:
             put["id"] = next(ids)
-        if "writes" in shape:
-            ns = put.get("ns", "")
+        ns = put.get("ns", "")
+        if "writes" in shape and self.order.get(ns):
             of = self._writes.setdefault((ns, self.order[ns][-1]), [])
             of += [(next(ids), writes, start) for writes in shape["writes"]]
         if "ids" in shape:
@@ -121,6 +121,8 @@ class Checkpoints:
         order = self.order.setdefault(ns, [])
         parent = put["parent"] if "parent" in put else (order[-1] if order else None)
         base = self.nodes.get((ns, put.get("base", parent or "")))
+        if base is None and self.pool.has_gaps and order and parent is not None:
+            base = self.nodes[ns, order[-1]]  # that it continues was erased: of its state, the rest is known
         node = Node(ns, parent, position, base, put=put, shape=shape, start=start)
         if (ns, id_) not in self.nodes or self.nodes[ns, id_].hidden:
             if (ns, id_) in self.nodes:
@@ -132,6 +134,8 @@ class Checkpoints:
 
     def _fold_writes(self, data: dict[str, Any]) -> None:
         ns = data.get("ns", "")
+        if "id" not in data and not self.order.get(ns):
+            return  # the checkpoint was erased
         key = (ns, data["id"] if "id" in data else self.order[ns][-1])
         self._writes.setdefault(key, []).append((data["task"], data))
 
@@ -160,6 +164,8 @@ class Checkpoints:
         deleted = self._chosen(runs, keep_latest=False)
         gone, left = Said(), Said()
         for key, node in self.nodes.items():
+            if node.is_lost:
+                continue
             if node.hidden or key in deleted:
                 gone.add_state(node.state)
             else:
@@ -183,7 +189,8 @@ class Checkpoints:
                 path, *rows = of
                 rows = [(index, channel, _text_of(value, start[0])) for index, channel, value in rows]
             elif "shape" in of:
-                path, rows = unshaped_writes(of, self.shape(of["shape"]))
+                shape = self.shape(of["shape"])
+                path, rows = unshaped_writes(of, shape) if shape is not LOST else ("", [])
             else:
                 path, rows = of.get("path", ""), of.get("of") or ()
             for index, channel, text in rows:
@@ -195,6 +202,8 @@ class Checkpoints:
     def shape(self, number: int) -> Any:
         """A shape, which is a text of the pool."""
         found = self._shapes.get(number)
+        if found is None and self.pool.has_gaps and not self.pool.at(number):
+            return LOST
         if found is None:
             try:
                 found = self._shapes[number] = json.loads(self.pool.texts[number])

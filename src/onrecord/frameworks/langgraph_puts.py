@@ -108,6 +108,15 @@ class Pooling:
         self.generations: dict[int, Generation] = {}
         """The messages of its lists, by the identity of the first."""
         self._numbers: dict[str, int] = {}
+        self._shapes = 0
+        """How many of the last texts are shapes."""
+
+    def keep_shape(self, text: str) -> int:
+        """The number of a shape in the pool; new ones follow all other texts."""
+        before = len(self.lines)
+        number = self.keep(text, None)
+        self._shapes += len(self.lines) - before
+        return number
 
     def keep(self, text: str, message: BaseMessage | None) -> int:
         """The number of a text in the pool, see `Keep`; a new one is added."""
@@ -177,19 +186,26 @@ class Pooling:
         for text, number in self._numbers.items():
             self.thread.pool.numbers.setdefault(text, number)
 
-    def payload(self, **more: Any) -> dict[str, Any]:
-        """The payload of the event: only what there is."""
+    def payloads(self, **more: Any) -> list[dict[str, Any]]:
+        """The payload of the event: only what there is; before it the one that new shapes have.
+
+        Later events refer to a shape, so it must stay when an event is erased for what was said.
+        """
         thread = self.thread
         data: dict[str, Any] = {"vendor": FRAMEWORK, **more}
-        if self.lines:
-            data["lines"] = self.lines
+        said = len(self.lines) - self._shapes
+        lines, shapes = self.lines[:said], self.lines[said:]
+        if lines:
+            data["lines"] = lines
+        if shapes or (lines and not self.reading):
+            data["start"] = self.start  # the reading has numbers, too
         if self.ids:
             data["ids"] = [list(one) for one in self.ids.items()]
         if self.reading:
             data |= {"vendor_id": thread.id, "reading": self.reading}
             if not thread.pool.texts:
                 data["mark_before"] = [0]  # no turn of this conversation began before this event
-        return data
+        return [{"vendor": FRAMEWORK, "lines": shapes, "start": self.start + said}, data] if shapes else [data]
 
 
 # Checkpoints

@@ -6,6 +6,7 @@ import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from onrecord.errors import PayloadErased
 from onrecord.frameworks.langgraph_steps import filled, from_runs, runs_of
 from onrecord.frameworks.langgraph_values import POOLED, TAG, VALUE
 from onrecord.frameworks.lists import Listed
@@ -18,6 +19,13 @@ STATES_EVERY = 32
 SHAPED = ("no_values", "no_versions", "no_seen", "no_metadata", "no_rest")
 """What a checkpoint no longer has: parts of a shape."""
 _POOLED_TEXT = re.compile(rf'\{{"{TAG}":"{POOLED}","{VALUE}":(\d+)\}}')
+
+LOST: dict[str, Any] = {}
+"""A shape that was erased: what the checkpoints that have it changed is not known."""
+_ORPHAN: dict[str, dict[str, Any]] = {
+    "rest": {"v": 4, "ts": "1970-01-01T00:00:00+00:00"}, "metadata": {"source": "loop", "step": 0, "parents": {}},
+}  # fmt: skip
+"""What a checkpoint has at least, if those before it were erased."""
 
 Key = tuple[str, str]
 """Namespace and id of a checkpoint."""
@@ -110,7 +118,7 @@ class State:
 class Node:
     """One checkpoint: what it adds to the one it continues. Its state is computed when it is asked for."""
 
-    __slots__ = ("_state", "base", "hidden", "ns", "parent", "position", "put", "run", "shape", "start")
+    __slots__ = ("_state", "base", "hidden", "is_lost", "ns", "parent", "position", "put", "run", "shape", "start")
 
     def __init__(
         self, ns: str, parent: str | None, position: int, base: Node | None, *, put: dict[str, Any],
@@ -123,12 +131,19 @@ class Node:
         if self.run is None and base is not None:
             gone = "run_id" in put.get("no_metadata", ()) or "run_id" in shape.get("no_metadata", ())
             self.run = None if gone else base.run
+        self.is_lost: bool = "whole" not in put and (shape is LOST or (base is not None and base.is_lost))
+        """What it holds cannot be known, because its shape was erased or that of one that it continues."""
         self.hidden = False
         """Deleted, and still needed by checkpoints that continue it."""
 
     @property
     def state(self) -> State:
         """What it holds."""
+        if self.is_lost:
+            raise PayloadErased(
+                f"what checkpoint {self.put['id']}, or one that it continues, has changed was erased",
+                hint="continue at an earlier checkpoint (checkpoint_id), or in a new thread",
+            )
         if self._state is None:
             chain: list[Node] = []
             one: Node | None = self
@@ -136,6 +151,9 @@ class Node:
                 chain.append(one)
                 one = one.base
             made = State() if one is None else one.known().copy()
+            if one is None and chain[-1].shape:
+                made.rest.update(_ORPHAN["rest"])
+                made.metadata.update(_ORPHAN["metadata"])
             for number, node in enumerate(reversed(chain), 1):
                 made.apply(node.put, node.shape, node.start)
                 if number % STATES_EVERY == 0 and node is not self:

@@ -42,8 +42,8 @@ class Pooling(Protocol):
     start: int
     """The number of the first text that it adds."""
 
-    def keep(self, text: str, message: None) -> int:
-        """The number of a text in the pool; a new one is added."""
+    def keep_shape(self, text: str) -> int:
+        """The number of a shape in the pool; a new one is added."""
 
 
 def step_of(pooling: Pooling, put: dict[str, Any], writes: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def step_of(pooling: Pooling, put: dict[str, Any], writes: Sequence[dict[str, An
             shape.setdefault("ids", []).append(number - start)
             digits.append(id_)
             del pooling.ids[number]
-    number = pooling.keep(as_line(shape), None)
+    number = pooling.keep_shape(as_line(shape))
     step = [number, put.get("later"), "".join(digits).replace("-", "")]
     return {"step": [*step, rest] if rest else step} | ({"writes": others} if others else {})
 
@@ -135,7 +135,7 @@ def _move_writes(put: dict[str, Any], digits: list[str], writes: dict[str, Any],
 
 def pooled_writes(pooling: Pooling, writes: dict[str, Any]) -> dict[str, Any]:
     """Writes that are kept by themselves: their shape is a text of the pool."""
-    return writes | {"shape": pooling.keep(as_line(writes["shape"]), None)}
+    return writes | {"shape": pooling.keep_shape(as_line(writes["shape"]))}
 
 
 def ids_of(digits: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.frameworks.conversation import Conversation, check_type
 from onrecord.frameworks.langgraph_checkpoints import PLAIN, Checkpoints, Late, newest
+from onrecord.frameworks.langgraph_gaps import FAR, mended, starts_of
 from onrecord.frameworks.langgraph_puts import (
     FRAMEWORK,
     Generation,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from onrecord.frameworks.langgraph_gaps import Starts
     from onrecord.frameworks.langgraph_puts import Put
     from onrecord.frameworks.langgraph_states import Key, Node, State
     from onrecord.frameworks.langgraph_values import Ref
@@ -58,10 +60,17 @@ GENERATIONS_KEPT = 8
 """How many lists of messages of a thread, states and writes, are known and need not be encoded again."""
 
 
+class _ErasedEvent(Exception):  # no error: such a thread is read in another way
+    """An event of a thread was erased."""
+
+
 class Thread(Conversation):
     """The checkpoints of one thread, in the order in which they were put."""
 
-    FIELDS = ("all", "copied_to", "ids", "keep_latest", "keys", "lines", "put", "runs", "step", "thread", "writes")
+    FIELDS = (
+        "all", "copied_to", "ids", "keep_latest", "keys", "lines", "put", "runs", "start", "step", "thread",
+        "writes",
+    )  # fmt: skip
 
     def __init__(self, store: SessionStore, id: str, values: Values, **options: Any) -> None:
         self.values = values
@@ -74,6 +83,8 @@ class Thread(Conversation):
 
     def _forget(self) -> None:
         super()._forget()
+        self._starts: Starts | None = None
+        """Of a thread that has erased events: where the texts of each event belong."""
         self._late = Late()
         """Events of this thread whose checkpoints no one has asked for yet."""
         self._is_settled = False
@@ -84,6 +95,7 @@ class Thread(Conversation):
 
     def _reset(self) -> None:
         self.pool = Pool()
+        self.pool.has_gaps = self._starts is not None
         self.generations: OrderedDict[int, Generation] = OrderedDict()
         """Messages of states that runs have read or written, by the identity of the first."""
         self._folded = Checkpoints(self.pool)
@@ -91,14 +103,32 @@ class Thread(Conversation):
 
     # Folding
 
+    def _fold_upto(self, session: Session, upto: int) -> bool:
+        try:
+            return super()._fold_upto(session, upto)
+        except _ErasedEvent:
+            self._forget()
+            self._starts = starts_of(session, upto)
+            self.pool.has_gaps = True
+            super()._fold_upto(session, upto)
+            self.pool.place(self._starts.after, [])
+        return True
+
+    def _apply(self, event: Event) -> None:
+        if self._starts is None and event.data is None and event.kind == "payload.kept":
+            raise _ErasedEvent  # where the texts after it belong is known once all events were read
+        super()._apply(event)
+
     def fold(self, event: Event, data: dict[str, Any]) -> None:
         """Fold one event of this thread."""
         if event.kind == "payload.retracted":
             self._retract(data)
             return
-        start = len(self.pool.texts)
-        if "lines" in data:
-            self.pool.texts += data["lines"]
+        start = data["start"] if "start" in data else len(self.pool.texts)
+        if self._starts is not None:
+            start = self._starts.of.get(event.position, start)
+        if "lines" in data and start != FAR:
+            self.pool.place(start, data["lines"])
         if "ids" in data:
             for number, id_ in data["ids"]:
                 self.pool.claim(number, id_)
@@ -136,7 +166,7 @@ class Thread(Conversation):
         Who asks again is better served by all of them: from then on they are folded as they come.
         """
         asked, self._is_asked = self._is_asked, True
-        found = None if self._is_settled or asked else newest(self.pool, self._late)
+        found = None if self._is_settled or asked or self.pool.has_gaps else newest(self.pool, self._late)
         return self.checkpoints if found is None else found
 
     @property
@@ -204,10 +234,14 @@ class Thread(Conversation):
         refs: list[Any] = kept.refs()
         if not refs or not all(type(ref) is int for ref in refs):
             return [self.element(ref) for ref in refs]
-        if not self._is_read:  # most processes read a thread once: what they get needs no copy yet
+        if (
+            not self._is_read and not self.pool.has_gaps
+        ):  # most processes read a thread once: what they get needs no copy yet
             self._is_read = True
             return self.values.messages(refs, self.pool)
         first = [self.values.prototype(ref, self.pool) for ref in refs]
+        if self.pool.has_gaps:
+            first = mended(first, [not self.pool.at(ref) for ref in refs])
         found = [fresh(one) for one in first]
         extra = {at: one.__pydantic_extra__ for at, one in enumerate(first) if one.__pydantic_extra__}
         self.remember(Generation(found, [one.__dict__ for one in first], refs, extra))
@@ -326,13 +360,15 @@ class Riding:
             if not data:
                 return []
             data = pooled_writes(pooling, data)
-            return [thread.draft("payload.kept", pooling.payload(writes=data))]
+            return [thread.draft("payload.kept", one) for one in pooling.payloads(writes=data)]
 
         with thread.lock:
             if thread.write(make):
                 pooling.settle()
 
-    def write(self, put: Put, draft: Callable[[Pooling, dict[str, Any]], Draft], run: str, *, expects: bool) -> None:
+    def write(
+        self, put: Put, drafts: Callable[[Pooling, dict[str, Any]], list[Draft]], run: str, *, expects: bool
+    ) -> None:
         """Keep a checkpoint, and what waits for it, in one durable step; `expects`: tasks may be about to add to it."""
         thread = self._thread
         riders: list[Rider] = []
@@ -345,7 +381,7 @@ class Riding:
                     self._waiting.remove(rider)
                     riders.append(rider)
             pooling, writes = self._pooled(riders)
-            return [draft(pooling, step_of(pooling, put_of(pooling, put), writes))]
+            return drafts(pooling, step_of(pooling, put_of(pooling, put), writes))
 
         if expects:
             time.sleep(0)  # the threads of tasks that have just ended add their writes; it may take 70 us
@@ -400,7 +436,12 @@ def newest_first(thread: Thread, conf: dict[str, Any], before: str | None) -> It
     ends = [thread.nodes[key].position for key in keys if key[1] == before]
     for key in keys:
         node = thread.nodes[key]
-        if not node.hidden and (not wanted or key[1] == wanted) and (not ends or node.position < min(ends)):
+        if (
+            not node.hidden
+            and not node.is_lost
+            and (not wanted or key[1] == wanted)
+            and (not ends or node.position < min(ends))
+        ):
             yield key
 
 

@@ -67,6 +67,8 @@ _TAGGED = f'"{TAG}":'
 """What a text with tags contains; a text that quotes it has a backslash between."""
 POOLED_FROM = 64
 """Texts of at least so many characters are kept once, in the pool."""
+ERASED = "[erased]"
+"""What an erased text says."""
 DEPTH_LIMIT = 80
 """How deep a value may be nested."""
 MESSAGES: dict[str, type[BaseMessage]] = {
@@ -154,12 +156,29 @@ class Pool:
         self._known: set[str] | None = None
         self.prototypes: dict[int, BaseMessage] = {}
         """Messages that were decoded; what is handed out is a copy."""
+        self.has_gaps = False
+        """Texts were erased: each of them is an empty one, or not there."""
+
+    def place(self, start: int, lines: list[str]) -> None:
+        """Put texts where their numbers are; those between that are not there yet, or never, are empty."""
+        self.texts += [""] * (start - len(self.texts))
+        self.texts[start : start + len(lines)] = lines
+
+    def at(self, number: int) -> str:
+        """A text; an empty one if it was erased."""
+        if self.has_gaps and not 0 <= number < len(self.texts):
+            return ""
+        return self.texts[number]
+
+    def id_at(self, number: int) -> str:
+        """The id of the message that an entry belongs to; one that was erased with the message is made up."""
+        return self.ids.get(number, f"erased-{number}") if self.has_gaps else self.ids[number]
 
     @property
     def numbers(self) -> dict[str, int]:
         """The number of each text; of equal texts, of the first one. Only writers need it."""
         for number in range(self._numbered, len(self.texts)):
-            if number not in self._gone:
+            if number not in self._gone and self.texts[number]:
                 self._numbers.setdefault(self.texts[number], number)
         self._numbered = len(self.texts)
         return self._numbers
@@ -176,8 +195,8 @@ class Pool:
         self._gone.update(numbers)
         self._known = None
         for number in self._gone:
-            if self._numbers.get(self.texts[number]) == number:
-                del self._numbers[self.texts[number]]
+            if self._numbers.get(self.at(number)) == number:
+                del self._numbers[self.at(number)]
 
     def claim(self, number: int, id_: str) -> None:
         """Note which message an entry belongs to."""
@@ -286,11 +305,11 @@ class Values:
     def _decode_tagged(self, tag: str, value: dict[str, Any], pool: Pool) -> Any:
         inner = value[VALUE]
         if tag == "text":
-            return pool.texts[inner]
+            return pool.at(inner) or ERASED
         if tag == POOLED:
-            return self.message(pool.texts[inner], pool.ids[inner])
+            return self.message(pool.at(inner), pool.id_at(inner))
         if tag == "message":
-            return self.message(inner if isinstance(inner, str) else pool.texts[inner], value["id"])
+            return self.message(inner if isinstance(inner, str) else pool.at(inner), value["id"])
         if tag == "map":
             return {self.decode(key, pool): self.decode(part, pool) for key, part in inner}
         if tag in _DICTS:
@@ -323,7 +342,7 @@ class Values:
         found = pool.prototypes.get(number)
         if found is None:
             try:
-                found = self.message(pool.texts[number], pool.ids[number])
+                found = self.message(pool.at(number), pool.id_at(number))
             except (KeyError, IndexError, TypeError, ValueError) as problem:
                 raise DamagedLog(f"a message of LangGraph cannot be read: {problem}") from None
             pool.prototypes[number] = found
@@ -338,7 +357,9 @@ class Values:
             raise DamagedLog(f"a message of LangGraph cannot be read: {problem}") from None
 
     def message(self, body: str, id_: str | None) -> BaseMessage:
-        """The message with this body."""
+        """The message with this body; an empty one was erased."""
+        if not body:
+            return HumanMessage(ERASED, id=id_)
         said: dict[str, Any] = parsed(body)
         # The search for one character is much quicker, and mostly decides.
         if TAG in body and _TAGGED in body:
