@@ -1,4 +1,4 @@
-"""Threads of LangGraph of which events were erased: every text keeps its number, and the thread goes on."""
+"""Threads of LangGraph of which events were erased: every text keeps its number, and the thread can be continued."""
 
 import shutil
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ def check_history(graph: Any, original: dict[str, Any]) -> None:
 def test_whatever_is_erased_no_message_is_another_one(
     build: Any, form: Literal["now", "before"], tmp_path, monkeypatch
 ):
-    """Each event of a thread is erased in turn: nothing is mixed up, and the graph goes on, also in a new process."""
+    """Each event of a thread is erased in turn: nothing is mixed up, and the graph continues, also in a new process."""
     first = tmp_path / "first"
     with onrecord.connect(str(first / "x.db"), project="p") as store, monkeypatch.context() as earlier:
         if form == "before":

@@ -244,7 +244,7 @@ class Conversation:
             session = self._session = self._session or self.store.handle(head.session, agent=self.agent)
             if head.position > self.position:
                 if not self._fold_upto(session, head.position):
-                    self._forget()  # nobody may be given what was erased
+                    self._forget()  # what was erased is not given to anyone again
                     self._fold_upto(session, head.position)
                 self.position = head.position
             return self.position

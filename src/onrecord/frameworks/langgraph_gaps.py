@@ -1,4 +1,4 @@
-"""Threads of LangGraph of which payloads were erased: the numbers that the texts left have, and lists that go on.
+"""Threads of LangGraph of which payloads were erased: the numbers of the texts that are left, and lists that models take.
 
 The texts of a thread are numbered by their place in it, and what was erased does not say how many texts it had. But
 other events do: a new one names the number that its texts start with, and one of an earlier version names numbers in
@@ -70,7 +70,7 @@ def starts_of(session: Session, upto: int) -> Starts:
                 is_ahead = "start" in data and not data.keys() & {"put", "step", "writes"}
                 count = len(data.get("lines") or ())
                 rows.append(_Row(event.position, count, _named_start(data), is_ahead=is_ahead))
-            elif data.get("all"):  # the texts after it are numbered anew
+            elif data.get("all"):  # the texts after it begin with number 0 again
                 starts |= _placed(rows).of
                 rows = []
     last = _placed(rows)

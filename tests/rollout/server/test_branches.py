@@ -230,7 +230,7 @@ def test_an_empty_line_is_frozen_too(proxy):
 
 
 def test_a_tree_without_a_turn_is_frozen_too(proxy):
-    """There is no sample, and the trainer that was told so misses none."""
+    """There is no sample, so a trainer that got none misses none."""
     session = proxy.new()
     told = samples(proxy, session)
     assert told["samples"] == []
