@@ -1,4 +1,4 @@
-"""Threads of LangGraph of which payloads were erased: the numbers of the texts that are left, and lists that models take.
+"""Threads of LangGraph of which payloads were erased: which numbers the other texts have, and lists that models take.
 
 The texts of a thread are numbered by their place in it, and what was erased does not say how many texts it had. But
 other events do: a new one names the number that its texts start with, and one of an earlier version names numbers in
