@@ -29,6 +29,7 @@ from pydantic_ai_harness.step_persistence import (
 
 import onrecord
 from onrecord.frameworks.pydantic_steps import OnrecordStepStore
+from onrecord.log.readings import rows_of
 from tests.frameworks.disks import full_disk
 from tests.frameworks.looping import never_blocked
 from tests.frameworks.refusing import check_refused
@@ -324,6 +325,9 @@ def test_results_of_others_are_in_the_transcript_once(store):
         turn.assistant("", tool_calls=[{"id": f"k{n}", "name": "pay", "arguments": {"n": n}} for n in (1, 2)])
         for number in (1, 2):
             turn.tool(f"k{number}", f"paid {number}")
+    with store.open("talk", agent="main") as plain, plain.turn() as turn:
+        turn.user("and now")
+        turn.assistant("done")
 
     async def story() -> None:
         steps = OnrecordStepStore(store)
@@ -334,4 +338,7 @@ def test_results_of_others_are_in_the_transcript_once(store):
 
     asyncio.run(story())
     said = [item["content"] for item in store.get("talk").transcript().items]
-    assert said == ["pay all", "", "paid 1", "paid 2", "next", "hello"]
+    assert said == ["pay all", "", "paid 1", "paid 2", "and now", "done", "next", "hello"]
+    kept = [event.data for event in store.get("talk").events() if event.kind == "payload.kept"]
+    rows = [row for data in kept if isinstance(data, dict) for row in rows_of(data)]
+    assert [item for row in rows for item in row.items if item["role"] == "tool"] == []
