@@ -18,6 +18,7 @@ from pydantic_ai.models.function import FunctionModel
 
 import onrecord
 from onrecord.frameworks.pydantic_ai import OnrecordCapability, OnrecordConversationStore
+from onrecord.log.readings import rows_of
 from tests.frameworks.disks import full_disk
 from tests.frameworks.looping import never_blocked
 from tests.frameworks.refusing import check_refused
@@ -484,16 +485,20 @@ def test_a_save_with_a_secret_that_is_repeated_is_recognised(store, policy):
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("ends", [True, False])
-def test_copies_of_parallel_results_and_of_prompts_are_not_recorded_again(store, ends):
+@pytest.mark.parametrize("then", [[], ["done"], ["", "more", "done"]])
+def test_copies_of_parallel_results_and_of_prompts_are_not_recorded_again(store, then):
     """pydantic-ai merges neighbouring requests: what a loop recorded is in the transcript once, however its turn ends."""
-    with store.open("c").turn() as turn:
+    with store.open("c") as plain, plain.turn() as turn:
         turn.user("pay all")
         turn.assistant("", tool_calls=[{"id": f"k{n}", "name": "pay", "arguments": {"n": n}} for n in (1, 2)])
         for number in (1, 2):
             turn.tool(f"k{number}", f"paid {number}")
-        if ends:
-            turn.assistant("done")
+        if then and then[0]:
+            turn.assistant(then[0])
+    for question in then[1:2]:
+        with store.open("c") as plain, plain.turn() as turn:
+            turn.user(question)
+            turn.assistant(then[2])
 
     async def story() -> None:
         agent = Agent(FunctionModel(lambda _messages, _info: answered("hello")))
@@ -503,7 +508,10 @@ def test_copies_of_parallel_results_and_of_prompts_are_not_recorded_again(store,
 
     asyncio.run(story())
     own = ["next", "hello", "again", "hello"]
-    assert shown(store, "c") == ["pay all", "", "paid 1", "paid 2", *(["done"] if ends else []), *own]
+    assert shown(store, "c") == ["pay all", "", "paid 1", "paid 2", *filter(None, then), *own]
+    kept = [event.data for event in store.get("c").events() if event.kind == "payload.kept"]
+    rows = [row for data in kept if isinstance(data, dict) for row in rows_of(data)]
+    assert [item["content"] for row in rows for item in row.items] == own
 
 
 def test_a_result_under_an_id_that_a_loop_has_used_is_recorded(store):

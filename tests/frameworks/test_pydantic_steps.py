@@ -341,4 +341,4 @@ def test_results_of_others_are_in_the_transcript_once(store):
     assert said == ["pay all", "", "paid 1", "paid 2", "and now", "done", "next", "hello"]
     kept = [event.data for event in store.get("talk").events() if event.kind == "payload.kept"]
     rows = [row for data in kept if isinstance(data, dict) for row in rows_of(data)]
-    assert [item for row in rows for item in row.items if item["role"] == "tool"] == []
+    assert [item["content"] for row in rows for item in row.items] == ["next", "hello"]

@@ -28,9 +28,9 @@ from onrecord.frameworks.pydantic_messages import (
     answers,
     carried_of,
     from_neutral,
+    heard_of,
     own_reading,
     reading,
-    results_of,
     returned,
     unanswered,
 )
@@ -316,11 +316,11 @@ class Conversations:
         ]
         entries = {**again, **added}
         records = {key: messages.get(key) or parsed(text) for key, (_parent, text) in entries.items()}
-        results = results_of(items for _position, items in kept.of_others())
+        heard = heard_of(items for _position, items in kept.of_others())
         rows = [
             read_row(number, key, said)
             for number, (key, (_parent, text)) in enumerate(entries.items())
-            if not carried_of(text) and (said := own_reading(records[key], results))
+            if not carried_of(text) and (said := own_reading(records[key], heard))
         ]
         data = kept.kept(
             [text for _parent, text in entries.values()], list(entries), rows, vendor_id=kept.vendor_id,

@@ -123,22 +123,32 @@ def _add_request(made: list[dict[str, Any]], request: dict[str, Any], position: 
         made.append(request | {"metadata": {CARRIED: position}})
 
 
-def results_of(turns: Iterable[list[Item]]) -> set[tuple[str, str]]:
-    """The results of tool calls that these turns have: call and text of each."""
-    return {(item["call"], _text(item)) for items in turns for item in items if item["role"] == "tool"}
+Heard = set[tuple[str, Any, str]]
+"""What others asked and what their tools answered: role, call and text of each."""
 
 
-def own_reading(message: Any, results: set[tuple[str, str]]) -> list[Item]:
-    """What a message says, without copies of the results that others have on record: call and text of each.
+def heard_of(turns: Iterable[list[Item]]) -> Heard:
+    """What is in the requests of these turns."""
+    return {_key(item) for items in turns for item in items if item["role"] != "assistant"}
 
-    A request that was merged with another one is no longer marked as carried. It has no run, as the messages of a run
-    have: its model may use the ids of calls again.
+
+def own_reading(message: Any, heard: Heard) -> list[Item]:
+    """What a message says, without copies of what others have on record.
+
+    A request that was merged with another one is no longer marked as carried; a result of a tool of others shows it. It
+    has no run, as the messages of a run have: its model may use the ids of calls again.
     """
     said = reading(message)
-    if not results or message.get("run_id") or not said:
+    if not heard or message.get("run_id"):
         return said
-    whole: list[Item] = resolve(message, said)
-    return [one for one, full in zip(said, whole, strict=True) if (str(full.get("call")), _text(full)) not in results]
+    keys = [_key(one) for one in resolve(message, said)]
+    if not any(key in heard for key in keys if key[0] == "tool"):
+        return said
+    return [one for one, key in zip(said, keys, strict=True) if key not in heard]
+
+
+def _key(item: Item) -> tuple[str, Any, str]:
+    return item["role"], item.get("call"), _text(item)
 
 
 def returned(call: str, name: str, content: str) -> dict[str, Any]:

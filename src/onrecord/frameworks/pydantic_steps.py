@@ -32,7 +32,7 @@ from onrecord.frameworks.leasing import aalone
 from onrecord.frameworks.listing import listed, opened_with, replay
 from onrecord.frameworks.lists import Listed
 from onrecord.frameworks.parsing import parsed
-from onrecord.frameworks.pydantic_messages import carried_of, from_neutral, own_reading, results_of
+from onrecord.frameworks.pydantic_messages import carried_of, from_neutral, heard_of, own_reading
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
 from onrecord.frameworks.tool_calls import effect_key
@@ -347,11 +347,11 @@ class OnrecordStepStore:
             keep = _shared(kept.last.refs(), names)
             new = {name: at for at, name in enumerate(names[len(before) :]) if name not in kept.pool}
             others = dict(kept.of_others())
-            results = results_of(others.values())
+            heard = heard_of(others.values())
             rows = [
                 read_row(number, name, said)
                 for number, (name, at) in enumerate(new.items(), 1)
-                if carried_of(lines[at]) not in others and (said := own_reading(parsed(lines[at]), results))
+                if carried_of(lines[at]) not in others and (said := own_reading(parsed(lines[at]), heard))
             ]
             body = [as_line(about), *(lines[at] for at in new.values())]
             keys = [f"snapshot:{snapshot.run_id}:{len(kept.snapshots.get(snapshot.run_id, []))}", *new]
