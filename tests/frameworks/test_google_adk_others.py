@@ -12,6 +12,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
+from onrecord.errors import Conflict
 from onrecord.frameworks.google_adk import OnrecordSessionService
 from onrecord.frameworks.importing import take_in
 from onrecord.session.session_store import SessionStore
@@ -120,3 +121,23 @@ def test_shared_state_that_was_set_here_stays_when_another_key_changed_in_the_fi
     positions = [head.position for head in store.sessions()]
     assert [one.new for one in take_in(store, "google-adk", path)] == [0]
     assert [head.position for head in store.sessions()] == positions
+
+
+def test_a_second_file_of_adk_with_the_same_ids_is_not_mixed_in(store, tmp_path):
+    """No event of it is on record: it is another session, and refused."""
+
+    async def fill(name: str) -> str:
+        path = str(tmp_path / f"{name}.db")
+        theirs = SqliteSessionService(path)
+        made = await theirs.create_session(**ONE, state={"who": name})
+        await theirs.append_event(made, event(name))
+        return path
+
+    first, second = run(fill("monday")), run(fill("tuesday"))
+    assert [(one.new, one.there) for one in take_in(store, "google-adk", first)] == [(1, 0)]
+    with pytest.raises(Conflict, match="has another conversation with the id 's'"):
+        list(take_in(store, "google-adk", second))
+    assert [(one.new, one.there) for one in take_in(store, "google-adk", first)] == [(0, 1)]
+    found: Any = run(OnrecordSessionService(store).get_session(**ONE))
+    assert texts(found) == ["monday"]
+    assert found.state == {"who": "monday"}
