@@ -141,7 +141,9 @@ class Reference:
 
     def standing(self) -> list[Turn]:
         last = self.provisional or self.failure
-        return [*self.turns[: last[0]], last[1]] if last else self.turns
+        if last is None or (not last[1].outputs and last[0] < len(self.turns)):
+            return self.turns
+        return [*self.turns[: last[0]], last[1]]
 
 
 def merged(turns: list[Turn]) -> tuple[Ids, list[int], list[float], str]:

@@ -199,7 +199,9 @@ class Rollouts(RuleBasedStateMachine):
         turns = self.reference.standing()
         if self.pending is not None and self.reference.provisional is None:
             base, prompt = self.pending[1].base, self.pending[1].prompt
-            turns = [*self.reference.turns[:base], Turn(prompt, [], [], "INCOMPLETE")]
+            turns = self.reference.turns
+            if base == len(turns):  # else it may replace a turn, and has not yet
+                turns = [*turns, Turn(prompt, [], [], "INCOMPLETE")]
         if not turns:
             return
         (sample,) = assemble(self.rollout.lane.standing())

@@ -97,6 +97,20 @@ def test_a_rollback_that_is_aborted_leaves_what_is_committed():
     assert [turn.status for turn in trajectory.standing()] == [COMPLETED, COMPLETED, ABORTED]
 
 
+@pytest.mark.parametrize("how", ["aborted", "failed"])
+def test_a_rollback_without_a_token_replaces_nothing(how):
+    """The committed turn is still the answer to its request, so it is in the samples."""
+    trajectory, messages = conversation(3)
+    before = trajectory.standing()
+    if how == "aborted":
+        give_up(trajectory, *messages[:-3], user("differently"), reply=aborted(""))
+    else:
+        prepared = ask(trajectory, *messages[:-3], user("differently"))
+        trajectory.note_failure(trajectory.failed_record(prepared, INFRA, "down"))
+    assert trajectory.standing() == before
+    assert [turn.status for turn in before] == [COMPLETED] * 3
+
+
 def test_a_commit_racing_with_an_abort_is_a_conflict():
     """A reply prepared before the provisional record was added is refused."""
     trajectory, messages = conversation(1)

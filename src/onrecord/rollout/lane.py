@@ -268,7 +268,7 @@ class Lane:
         last = _record(self.open, self.open.cut_off(INCOMPLETE), "its end is not on record")
         if self.trajectory.provisional is not None and not last.output:
             return self.trajectory.standing()
-        return [*self.trajectory.records[: last.base], last]
+        return self.trajectory.standing(last)
 
 
 def _record(turn: OpenTurn, output: dict[str, Any], cause: str) -> TurnRecord:

@@ -193,10 +193,16 @@ class LinearTrajectory:
         """How many ids there are at the last committed turn."""
         return self._committed[-1].length if self._committed else 0
 
-    def standing(self) -> list[TurnRecord]:
-        """The turns as samples would be made from them now: the last aborted or failed turn follows its base."""
-        last = self.provisional or self.failure
-        return [*self._committed[: last.base], last] if last else self._committed[:]
+    def standing(self, running: TurnRecord | None = None) -> list[TurnRecord]:
+        """The turns as samples would be made from them now: the last aborted or failed turn follows its base.
+
+        If it has no token, it replaces no committed turn: that one is still the answer. `running` is a turn that has
+        not ended.
+        """
+        last = running or self.provisional or self.failure
+        if last is None or (not last.output and last.base < self.num_assistant):
+            return self._committed[:]
+        return [*self._committed[: last.base], last]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LinearTrajectory) and self._state() == other._state()

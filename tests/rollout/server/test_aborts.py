@@ -248,3 +248,20 @@ def test_the_example_engine_goes_on_with_any_ids(start, tokenizer_place):
             httpx.post(f"{mock.url}/update_weights", json={"hits": 3}, timeout=90)
             answer = proxy.chat(proxy.new(), [{"role": "user", "content": f"Tell me {number}"}])
             assert answer.json()["choices"][0]["finish_reason"] == "stop", answer.text
+
+
+@pytest.mark.parametrize("fails", [hangs_up, aborts()], ids=["failed", "aborted"])
+def test_an_answer_stays_if_it_cannot_be_generated_again(start, engine, fails):
+    """While the proxy answers with a recorded turn, the turn is in the samples, and no count says it was discarded."""
+    proxy = start(abort_policy="503")
+    session = proxy.new()
+    first = proxy.chat(session, [USER])
+    engine.script.append(fails)
+    again = proxy.chat(session, [USER], headers={"onrecord-resample": "true"})
+    assert again.status_code in (502, 503)
+    assert proxy.chat(session, [USER]).content == first.content
+    (sample,) = proxy.http.post(f"/sessions/{session}/samples").json()["samples"]
+    assert (sample["status"], sample["discarded_tokens"]) == ("COMPLETED", 0)
+    assert sum(sample["loss_mask"]) == len(proxy.record(session)["records"][0]["output_ids"])
+    assert proxy.record(session)["discarded"] == {"turns": 0, "tokens": 0}
+    assert not proxy.metric("tokens_total", what="discarded")
