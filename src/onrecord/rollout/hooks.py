@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING
 
@@ -26,4 +25,4 @@ def hook(name: str, error: type[OnrecordError]) -> Iterator[None]:
     except Exception as problem:
         last = extract_tb(problem.__traceback__)[-1]
         raised = ascii(problem)[:RAISED_LIMIT]  # it may have text that could not be recorded
-        raise error(f"the {name} raised {raised} at {Path(last.filename).name}:{last.lineno}") from problem
+        raise error(f"the {name} raised {raised} in {last.name}, line {last.lineno}") from problem
