@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def refuse_frozen(name: str, lane: Lane) -> None:
     """Raise `SessionFrozen` if the samples of the rollout with this name are frozen."""
     if lane.frozen is not None:
-        raise SessionFrozen(f"the samples of rollout {name!r} are frozen; it accepts no more turns")
+        raise SessionFrozen(f"the samples of rollout {name!r} are frozen; it accepts no more turns and no new branches")
 
 
 def refuse_retired(session: Session) -> None:

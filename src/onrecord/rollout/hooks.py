@@ -25,4 +25,7 @@ def hook(name: str, error: type[OnrecordError]) -> Iterator[None]:
     except Exception as problem:
         last = extract_tb(problem.__traceback__)[-1]
         raised = ascii(problem)[:RAISED_LIMIT]  # it may have text that could not be recorded
-        raise error(f"the {name} raised {raised} in {last.name}, line {last.lineno}") from problem
+        raise error(
+            f"the {name} raised {raised} in {last.name}, line {last.lineno}",
+            hint=f"correct the {name}; it is code that onrecord was given",
+        ) from problem

@@ -312,7 +312,7 @@ class Live:
         frozen = self._stepped(partial(self._freeze, options, empty=empty))
         with self._lock:
             self.rollout.refresh()  # a reward may have come from another process
-            made = self.rollout.samples() if frozen.samples else []
+            made = self.rollout.samples() if self.rollout.lane.standing() else []
         return {
             "session_id": self.id,
             "digest": frozen.digest,
