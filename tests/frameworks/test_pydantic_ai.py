@@ -57,6 +57,32 @@ def fresh(store: Any) -> Any:
     return OnrecordConversationStore(store)
 
 
+def test_the_rest_of_a_conversation_can_be_read_after_an_event_was_erased(store):
+    """Each save is erased in turn: the messages of the others are there, and the conversation goes on."""
+
+    async def story() -> None:
+        for erased in range(3):
+            name, running = f"c{erased}", fresh(store)
+            for number in range(3):
+                loaded = await running.load(name) or Conversation(conversation_id=name)
+                loaded.messages.extend(exchange(number))
+                await running.save(loaded)
+            session = store.get(name)
+            word = f"question {erased}"
+            session.log.erase("x", positions=[one.position for one in session.events() if word in str(one.data)])
+            left = [f"{one} {number}" for number in range(3) if number != erased for one in ("question", "answer")]
+            for number, conversations in enumerate((running, fresh(store), fresh(store)), 3):
+                loaded = await conversations.load(name)
+                assert texts(loaded) == left
+                loaded.messages.extend(exchange(number))
+                await conversations.save(loaded)
+                left += [f"question {number}", f"answer {number}"]
+            record = await running.read_record(name)
+            assert len(await running.read_history(record.head_id)) == len(left)
+
+    asyncio.run(story())
+
+
 def test_a_save_that_was_overtaken_is_a_conflict_and_keeps_nothing(store):
     """Of two writers that loaded the same revision, the second gets ConversationConflict, in a race with our code."""
 

@@ -135,6 +135,8 @@ class Conversation:
         """Where an entry was last added or retracted."""
         self.entries: dict[str, Entry] = {}
         self.calls = ToolCalls(self.framework)
+        self.has_gaps = False
+        """Entries of somebody in the session were erased."""
         self._looked = 0
         """Up to where it is known which tool calls were answered."""
         self._others = Transcript()
@@ -273,6 +275,8 @@ class Conversation:
         elif kind in EFFECT_KINDS:
             self._apply_effect(event, data)
         else:
+            if event.data is None and kind in SHARED_KINDS:
+                self.has_gaps = True
             if kind not in ("agent.joined", "agent.left"):
                 self._mixed = self._mixed or kind != "payload.kept" or "reading" in data
             self._others.fold([event])

@@ -91,6 +91,7 @@ class Kept(Conversation):
 
     def fold(self, event: Event, data: dict[str, Any]) -> None:
         """Fold one event of this conversation, or of the one that it was forked from."""
+        last = next(reversed(self.entries), None)
         super().fold(event, data)
         self.vendor_id = str(data.get("vendor_id", self.id))
         keys, run = data.get("keys") or [], data.get("run")
@@ -108,15 +109,21 @@ class Kept(Conversation):
         else:
             self._keys += keys
             for key, parent, line in zip(keys, data.get("parents") or [], data["lines"], strict=True):
-                self.stored[key] = parent, line
+                self.stored[key] = self._left(parent, last), line
                 self.at.setdefault(key, event.position)
                 if position := carried_of(line):
                     self.carried.add(position)
             self.record = data.get("record", self.record)
+            if self.record is not None and (head := self._left(self.record["head_id"], last)) != self.record["head_id"]:
+                self.record = {**self.record, "head_id": head}
             if self.record is not None:
                 self.revisions[self.record["revision"]] = self.record
                 if len(self.revisions) > REVISIONS_KEPT:
                     self.revisions.popitem(last=False)
+
+    def _left(self, key: str | None, last: str | None) -> str | None:
+        """An entry that others continue; in place of an erased one, the last one before it that is left."""
+        return last if self.has_gaps and key is not None and key not in self.stored else key
 
     def keys_of(self, lines: list[str]) -> list[str]:
         """The latest entry with each of these texts, or with its recorded form; empty where there is none."""
