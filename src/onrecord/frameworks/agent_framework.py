@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 from onrecord.aio import settled
 from onrecord.errors import InvalidInput, LogMoved, NotFound, OnrecordError
 from onrecord.frameworks.agent_framework_messages import from_neutral, neutral, open_calls, reading, unsaved
-from onrecord.frameworks.agent_framework_values import Codec
+from onrecord.frameworks.agent_framework_values import Codec, Messages
 from onrecord.frameworks.conversation import (
     FORK,
     QUEUE,
@@ -252,7 +252,7 @@ class Checkpoints(Conversation):
 
     def _forget(self) -> None:
         super()._forget()
-        self.pool: dict[str, str] = {}
+        self.pool: dict[str, str] = Messages(lambda: self.has_gaps)
 
     def fold(self, event: Event, data: dict[str, Any]) -> None:
         """Fold one event; messages stay when a checkpoint is deleted."""

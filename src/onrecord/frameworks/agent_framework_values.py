@@ -107,6 +107,19 @@ _FACTORIES: dict[str, type] = {one.__name__: one for one in (list, dict, set, in
 """What a defaultdict may make."""
 
 
+class Messages(dict[str, str]):
+    """The messages of checkpoints as JSON, by digest; if some were erased, one that is missing says so."""
+
+    def __init__(self, has_gaps: Callable[[], bool]) -> None:
+        super().__init__()
+        self._has_gaps = has_gaps
+
+    def __missing__(self, digest: str) -> str:
+        if not self._has_gaps():
+            raise KeyError(digest)
+        return as_line(Message("user", ["[erased]"]).to_dict())
+
+
 class Codec:
     """Encodes and decodes values; `types` are the classes of the caller that may be in them."""
 
