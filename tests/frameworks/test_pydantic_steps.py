@@ -100,6 +100,32 @@ async def answers(steps: Any) -> list[Any]:
     return found
 
 
+def test_the_rest_of_a_run_can_be_read_after_an_event_was_erased(store):
+    """An erased snapshot is gone, and its messages are left out of others; no step is taken for an erased one."""
+
+    async def story() -> None:
+        running = OnrecordStepStore(store)
+        await running.register_run(RunRecord(run_id="r", conversation_id="c", started_at=WHEN))
+        step = StepEvent(run_id="r", kind="tool_call_started", step_index=1, timestamp=WHEN)
+        for kind in ("run_started", "tool_call_started", "run_completed"):
+            await running.append_event(replace(step, kind=kind))
+        for words in ("a", "a b", "a b c d", "a b e"):
+            await running.save_snapshot(snapshot("r", 1, *words.split()))
+        session = store.get("c")
+        kept = [one for one in session.events() if one.kind == "payload.kept"]
+        steps_of, snapshots = ([one.position for one in kept if one.data["step"] == of] for of in ("event", "snapshot"))
+        session.log.erase("x", positions=[steps_of[0], snapshots[1]])
+        for steps in (running, OnrecordStepStore(store)):
+            read = [[one.parts[0].content for one in each.messages] for each in await steps.list_snapshots(run_id="r")]
+            assert read[:3] == [["a"], ["a", "c", "d"], ["a", "e"]]
+            await steps.append_event(replace(step, kind="model_request"))
+            await steps.save_snapshot(snapshot("r", 2, "a", "c", "d", "f"))
+        kinds = ["tool_call_started", "run_completed", "model_request", "model_request"]
+        assert [one.kind for one in await OnrecordStepStore(store).list_events(run_id="r")] == kinds
+
+    asyncio.run(story())
+
+
 def test_ours_answers_as_their_own_store_does(store, tmp_path):
     """The same calls on both stores have the same answers, also from a process that starts afterwards."""
 

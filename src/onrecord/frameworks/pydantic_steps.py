@@ -70,6 +70,8 @@ CONVERSATIONS_KEPT = 256
 """How many conversations a store keeps folded in memory."""
 RUNS_KEPT = 1_024
 """Of how many runs a store remembers the conversation."""
+ERASED = ""
+"""The name of messages whose own names were erased with them."""
 STARTED = "started"
 _RUN, _EVENT, _SNAPSHOT, _HERE = "run", "event", "snapshot", "here"
 _DIGEST, _AGAIN = 24, "#"
@@ -112,6 +114,8 @@ class Steps(Conversation):
             self.steps.setdefault(run, {})[keys[0]] = lines[0]
         elif step == _SNAPSHOT:
             self.pool.update(zip(keys[1:], lines[1:], strict=True))
+            if self.has_gaps:  # messages that the snapshot before it had are known by no name
+                self.last = self.last.followed_by(self.last.length, [ERASED] * (data["keep"] - self.last.length))
             self.last = self.last.followed_by(data["keep"], data["add"])
             self.snapshots.setdefault(run, []).append({**parsed(lines[0]), "messages": self.last})
 
@@ -122,6 +126,10 @@ class Steps(Conversation):
             self._digests[line] = key.partition(_AGAIN)[0]
         self._digested = len(self.pool)
         return self._digests
+
+    def lines_of(self, names: list[str]) -> list[str]:
+        """Messages of a snapshot; those that were erased are left out."""
+        return [self.pool[name] for name in names if name in self.pool or not self.has_gaps]
 
     def begun_by(self, whole: bytes) -> list[str]:
         """The names of the messages that a snapshot begins with, if it begins with all of the last one; else none."""
@@ -321,7 +329,10 @@ class OnrecordStepStore:
 
         def make(kept: Steps) -> list[Draft]:
             known = kept.steps.get(event.run_id, {})
-            key = f"key:{event.idempotency_key}" if event.idempotency_key else str(len(known))
+            number = len(known)
+            while str(number) in known:
+                number += 1  # some of the events before were erased
+            key = f"key:{event.idempotency_key}" if event.idempotency_key else str(number)
             return [] if key in known else [_draft(kept, _EVENT, event.run_id, [line], [key])]
 
         self._write(event.run_id, event.conversation_id, make)
@@ -367,7 +378,7 @@ class OnrecordStepStore:
         with kept.lock:
             wanted = [one for one in kept.snapshots.get(run_id, []) if interrupted or one["state"] == "complete"]
             found = [
-                {**one, "messages": f"[{','.join(kept.pool[name] for name in one['messages'].refs())}]"}
+                {**one, "messages": f"[{','.join(kept.lines_of(one['messages'].refs()))}]"}
                 for one in (wanted[-1:] if latest else wanted)
             ]
         from datetime import datetime
