@@ -118,9 +118,9 @@ def test_the_rest_of_a_run_can_be_read_after_an_event_was_erased(store):
         for steps in (running, OnrecordStepStore(store)):
             read = [[one.parts[0].content for one in each.messages] for each in await steps.list_snapshots(run_id="r")]
             assert read[:3] == [["a"], ["a", "c", "d"], ["a", "e"]]
-            await steps.append_event(replace(step, kind="model_request"))
+            await steps.append_event(replace(step, kind="run_failed"))
             await steps.save_snapshot(snapshot("r", 2, "a", "c", "d", "f"))
-        kinds = ["tool_call_started", "run_completed", "model_request", "model_request"]
+        kinds = ["tool_call_started", "run_completed", "run_failed", "run_failed"]
         assert [one.kind for one in await OnrecordStepStore(store).list_events(run_id="r")] == kinds
 
     asyncio.run(story())

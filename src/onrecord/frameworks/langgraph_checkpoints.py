@@ -121,8 +121,8 @@ class Checkpoints:
         order = self.order.setdefault(ns, [])
         parent = put["parent"] if "parent" in put else (order[-1] if order else None)
         base = self.nodes.get((ns, put.get("base", parent or "")))
-        if base is None and self.pool.has_gaps and order and parent is not None:
-            base = self.nodes[ns, order[-1]]  # that it continues was erased: of its state, the rest is known
+        if base is None and self.pool.has_gaps and order and "shape" in put:
+            base = self.nodes[ns, order[-1]]  # the one that it continues was erased; this one is known of its state
         node = Node(ns, parent, position, base, put=put, shape=shape, start=start)
         if (ns, id_) not in self.nodes or self.nodes[ns, id_].hidden:
             if (ns, id_) in self.nodes:
