@@ -108,9 +108,10 @@ class Checkpoints:
         if "id" not in put:
             put["id"] = next(ids)
         ns = put.get("ns", "")
-        if "writes" in shape and self.order.get(ns):
-            of = self._writes.setdefault((ns, self.order[ns][-1]), [])
-            of += [(next(ids), writes, start) for writes in shape["writes"]]
+        if "writes" in shape:
+            written = [(next(ids), writes, start) for writes in shape["writes"]]
+            if order := self.order.get(ns):  # else the checkpoint was erased
+                self._writes.setdefault((ns, order[-1]), []).extend(written)
         if "ids" in shape:
             for near in shape["ids"]:
                 self.pool.claim(start + near, next(ids))
