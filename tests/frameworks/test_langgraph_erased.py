@@ -141,6 +141,25 @@ def test_only_what_was_said_is_gone(tmp_path):
             assert read == [(id_, ERASED if text == "question 1" else text) for id_, text in before]
 
 
+def test_a_thread_whose_shapes_were_erased_says_so_and_can_be_continued(tmp_path, monkeypatch):
+    """In a log of an earlier version, a question had the shape of later steps with it: one clear error, and a way on."""
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        with monkeypatch.context() as earlier:
+            earlier.setattr(Pooling, "payloads", payloads_before)
+            for number in range(TURNS):
+                talk(OnrecordSaver(store)).invoke({"messages": [HumanMessage(f"question {number}")]}, at())
+        session = store.get("t")
+        session.log.erase("x", positions=[one.position for one in session.events() if "question 1" in str(one.data)])
+        graph = talk(OnrecordSaver(store))
+        with pytest.raises(PayloadErased, match="__copy__"):
+            graph.invoke({"messages": [HumanMessage("more")]}, at())
+        left = next(graph.get_state_history(at()))
+        graph.update_state(left.config, None, as_node="__copy__")
+        for one_more in (graph, talk(OnrecordSaver(store))):
+            found = one_more.invoke({"messages": [HumanMessage("more")]}, at())["messages"]
+            assert [one.content for one in found][: len(contents(left))] == [text for _id, text in contents(left)]
+
+
 def test_calls_and_results_stay_pairs():
     """An erased call is made up from its result, an erased result from its call; half of a pair is no pair."""
 

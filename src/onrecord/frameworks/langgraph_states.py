@@ -142,7 +142,7 @@ class Node:
         if self.is_lost:
             raise PayloadErased(
                 f"what checkpoint {self.put['id']}, or one that it continues, has changed was erased",
-                hint="continue at an earlier checkpoint (checkpoint_id), or in a new thread",
+                hint='graph.update_state(one.config, None, as_node="__copy__") continues at one of get_state_history',
             )
         if self._state is None:
             chain: list[Node] = []
