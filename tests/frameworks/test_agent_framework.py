@@ -75,7 +75,7 @@ def said(messages: Any) -> list[str]:
 
 
 def test_checkpoints_can_be_read_after_one_was_erased(store):
-    """The checkpoint is gone; where others have its message, it says that it was erased. Workflows go on."""
+    """The checkpoint is gone; where others have its message, it says that it was erased. Workflows continue."""
 
     async def story() -> None:
         running, ids = OnrecordCheckpointStorage(store), []

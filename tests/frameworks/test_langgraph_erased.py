@@ -142,7 +142,7 @@ def test_only_what_was_said_is_gone(tmp_path):
 
 
 def test_a_thread_whose_shapes_were_erased_says_so_and_can_be_continued(tmp_path, monkeypatch):
-    """In a log of an earlier version, shapes are with what was said: one clear error, and a way to go on."""
+    """In a log of an earlier version, shapes are with what was said: one clear error, and a way to continue."""
     with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
         with monkeypatch.context() as earlier:
             earlier.setattr(Pooling, "payloads", payloads_before)

@@ -58,7 +58,7 @@ def fresh(store: Any) -> Any:
 
 
 def test_the_rest_of_a_conversation_can_be_read_after_an_event_was_erased(store):
-    """Each save is erased in turn: the messages of the others are there, and the conversation goes on."""
+    """Each save is erased in turn: the messages of the others are there, and the conversation can be continued."""
 
     async def story() -> None:
         for erased in range(3):

@@ -136,7 +136,7 @@ class Conversation:
         self.entries: dict[str, Entry] = {}
         self.calls = ToolCalls(self.framework)
         self.has_gaps = False
-        """Entries of somebody in the session were erased."""
+        """Whether entries of any writer were erased from the session."""
         self._looked = 0
         """Up to where it is known which tool calls were answered."""
         self._others = Transcript()
