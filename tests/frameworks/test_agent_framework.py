@@ -74,37 +74,6 @@ def said(messages: Any) -> list[str]:
     return [message.text for message in messages]
 
 
-def test_checkpoints_can_be_read_after_one_was_erased(store):
-    """The checkpoint is gone; where others have its message, it says that it was erased. Workflows continue."""
-
-    async def story() -> None:
-        running, ids = OnrecordCheckpointStorage(store), []
-        messages: list[Any] = []
-        for number in range(4):
-            messages.append(user(f"question {number}"))
-            state = {"messages": list(messages)}
-            made = WorkflowCheckpoint(workflow_name="w", graph_signature_hash="x", state=state)
-            ids.append(await running.save(made))
-        session = store.get("w")
-        session.log.erase(
-            "x", positions=[one.position for one in session.events() if "question 1" in str(one.data)][:1]
-        )
-        said = ["question 0", "[erased]", "question 2", "question 3"]
-        for storage in (running, OnrecordCheckpointStorage(store)):
-            assert await storage.list_checkpoint_ids(workflow_name="w") == [ids[0], *ids[2:]]
-            latest: Any = await storage.get_latest(workflow_name="w")
-            assert [one.text for one in latest.state["messages"]] == said
-            assert len(await storage.list_checkpoints(workflow_name="w")) == 3
-            with pytest.raises(WorkflowCheckpointException):
-                await storage.load(ids[1])
-        latest.state["messages"].append(user("more"))
-        await storage.save(replace(latest, checkpoint_id="next"))
-        found = await OnrecordCheckpointStorage(store).load("next")
-        assert [one.text for one in found.state["messages"]] == [*said, "more"]
-
-    asyncio.run(story())
-
-
 def test_a_run_reads_what_earlier_runs_said_and_equal_texts_are_kept(store):
     """Three runs with the same prompt are three turns, read by another process in order."""
 

@@ -1,8 +1,9 @@
 """agent-framework: values of checkpoints come back equal, or are refused when they are written."""
 
+import asyncio
 import json
 from collections import Counter, OrderedDict, defaultdict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from enum import Enum, Flag, auto
 from pathlib import PurePosixPath
@@ -10,10 +11,20 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
-from agent_framework import AgentResponse, AgentSession, ChatResponse, Content, Message
+from agent_framework import (
+    AgentResponse,
+    AgentSession,
+    ChatResponse,
+    Content,
+    Message,
+    WorkflowCheckpoint,
+    WorkflowCheckpointException,
+)
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
 
+import onrecord
 from onrecord.errors import InvalidInput
+from onrecord.frameworks.agent_framework import OnrecordCheckpointStorage
 from onrecord.frameworks.agent_framework_values import Codec
 
 WHEN = datetime(2026, 1, 2, tzinfo=UTC)
@@ -244,3 +255,35 @@ def test_no_class_comes_from_stored_bytes(data):
     """Only classes among the types are made, whatever the tag says."""
     with pytest.raises(InvalidInput, match="not among the types"):
         Codec([Base]).decode(data, {})
+
+
+def test_checkpoints_can_be_read_after_one_was_erased(tmp_path):
+    """The checkpoint is gone; where others have its message, it says that it was erased. Workflows continue."""
+
+    async def story() -> None:
+        running, ids = OnrecordCheckpointStorage(store), []
+        messages: list[Any] = []
+        for number in range(4):
+            messages.append(Message("user", [f"question {number}"]))
+            state = {"messages": list(messages)}
+            made = WorkflowCheckpoint(workflow_name="w", graph_signature_hash="x", state=state)
+            ids.append(await running.save(made))
+        session = store.get("w")
+        session.log.erase(
+            "x", positions=[one.position for one in session.events() if "question 1" in str(one.data)][:1]
+        )
+        said = ["question 0", "[erased]", "question 2", "question 3"]
+        for storage in (running, OnrecordCheckpointStorage(store)):
+            assert await storage.list_checkpoint_ids(workflow_name="w") == [ids[0], *ids[2:]]
+            latest: Any = await storage.get_latest(workflow_name="w")
+            assert [one.text for one in latest.state["messages"]] == said
+            assert len(await storage.list_checkpoints(workflow_name="w")) == 3
+            with pytest.raises(WorkflowCheckpointException):
+                await storage.load(ids[1])
+        latest.state["messages"].append(Message("user", ["more"]))
+        await storage.save(replace(latest, checkpoint_id="next"))
+        found = await OnrecordCheckpointStorage(store).load("next")
+        assert [one.text for one in found.state["messages"]] == [*said, "more"]
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        asyncio.run(story())

@@ -37,7 +37,7 @@ from onrecord.frameworks.others import mark_of
 from onrecord.frameworks.parsing import parsed
 from onrecord.frameworks.requiring import required
 from onrecord.frameworks.speaking import speaking, theirs
-from onrecord.frameworks.strands_messages import from_neutral, neutral
+from onrecord.frameworks.strands_messages import from_neutral, interrupted, neutral
 from onrecord.frameworks.tool_calls import said_of
 from onrecord.frameworks.writing import as_line
 
@@ -73,8 +73,6 @@ SESSIONS_KEPT = 256
 RETRIED = 100
 """How many messages of a turn are recognised when the turn is saved again."""
 DEFAULT_AGENT = "default"
-_MADE_UP = [{"text": "Tool was interrupted."}]
-"""What Strands puts in place of a result that it does not have."""
 _SESSION = "session"
 _MESSAGE_FIELDS = frozenset(one.name for one in fields(SessionMessage))
 _ASKED = "interrupted: it waits for an answer, and runs again when it has one"
@@ -332,12 +330,12 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
         event.agent.add_middleware(ExecuteToolStage, self._run)
         if not getattr(event.agent.model, "stateful", False):
             turns = _called(partial(self._unread, event.agent))
-            for block in _interrupted(event.agent.messages):
+            for block in interrupted(event.agent.messages):
                 _called(partial(self._tell_outcome, block))
             event.agent.messages += [message for turn in turns for message in from_neutral(turn)]
 
     async def _tell_outcomes(self, event: Any) -> None:
-        for block in _interrupted([event.message]):
+        for block in interrupted([event.message]):
             await settled(partial(_called, partial(self._tell_outcome, block)))
 
     def _tell_outcome(self, block: dict[str, Any]) -> None:
@@ -406,15 +404,6 @@ class OnrecordHooks(HookProvider):  # type: ignore[misc]  # as above
         key = await settled(partial(_called, finish))
         if error != _ASKED:
             self._told.add(key)
-
-
-def _interrupted(messages: list[Any]) -> Iterator[dict[str, Any]]:
-    """The results that Strands makes up for calls without one."""
-    for message in messages:
-        for part in message["content"]:
-            block = part.get("toolResult")
-            if block and block["status"] == "error" and block["content"] == _MADE_UP:
-                yield block
 
 
 def _called(call: Callable[[], R]) -> R:

@@ -9,11 +9,15 @@ from onrecord.views.dialects import to_messages
 from onrecord.views.parts import text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onrecord.frameworks.others import Said
     from onrecord.log.item_values import Item, ToolCall
 
 _MEDIA = ("image", "document", "video")
 """Parts of a message that are files."""
+_MADE_UP = [{"text": "Tool was interrupted."}]
+"""What Strands puts in place of a result that it does not have."""
 
 
 def neutral(message: dict[str, Any]) -> list[Item]:
@@ -59,3 +63,12 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
             content = [{"text": text_of(part.get("content"))}]
             return {"toolResult": {"toolUseId": part["tool_use_id"], "status": status, "content": content}}
     return {"text": text_of([part])}
+
+
+def interrupted(messages: list[Any]) -> Iterator[dict[str, Any]]:
+    """The results that Strands makes up for calls without one."""
+    for message in messages:
+        for part in message["content"]:
+            block = part.get("toolResult")
+            if block and block["status"] == "error" and block["content"] == _MADE_UP:
+                yield block

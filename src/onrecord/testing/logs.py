@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from json import loads
 from threading import Event, Thread, get_ident
 
@@ -46,8 +47,10 @@ class AppendContract(Workbench):
         served: list[str] = []
         refused: list[str] = []
 
+        numbers = count()  # a handler may be interrupted by the next signal
+
         def append(*_details: object) -> None:
-            id_ = f"handler-{len(served) + len(refused)}"
+            id_ = f"handler-{next(numbers)}"
             try:
                 self.store.append(session, [self.draft(id=id_)])
             except StoreBusy:
