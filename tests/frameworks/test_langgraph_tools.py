@@ -183,3 +183,45 @@ def test_what_cannot_be_recorded_is_an_honest_error():
         ("error", "the tool ran; its update could not be recorded: check what it changed before you call it again")
     }
     assert (said["text"].status, said["text"].content) == ("success", "paid")
+
+
+def test_a_call_that_a_person_changed_before_it_was_made_is_not_shown(tmp_path):
+    """The transcript has the call that was made. Older checkpoints have the other one, and so has who goes back."""
+    config: Any = {"configurable": {"thread_id": "edited"}}
+
+    def model(state: Any) -> Any:
+        last = state["messages"][-1]
+        if isinstance(last, ToolMessage):
+            return {"messages": [AIMessage(f"done: {last.content}")]}
+        return {"messages": [AIMessage("I pay 100", tool_calls=[{"id": "c1", "name": "pay", "args": {"amount": 100}}])]}
+
+    def pay(state: Any) -> Any:
+        (call,) = state["messages"][-1].tool_calls
+        return {"messages": [ToolMessage(f"paid {call['args']['amount']}", tool_call_id=call["id"])]}
+
+    def graph(saver: Any) -> Any:
+        builder: Any = StateGraph(MessagesState)
+        builder.add_node("model", model)
+        builder.add_node("pay", pay)
+        builder.add_edge(START, "model")
+        builder.add_conditional_edges("model", lambda state: "pay" if state["messages"][-1].tool_calls else "__end__")
+        builder.add_edge("pay", "model")
+        return builder.compile(checkpointer=saver, interrupt_before=["pay"])
+
+    def edit(on: Any, text: str, amount: int) -> None:
+        call = {"id": "c1", "name": "pay", "args": {"amount": amount}}
+        id_ = on.get_state(config).values["messages"][-1].id
+        on.update_state(config, {"messages": [AIMessage(text, id=id_, tool_calls=[call])]})
+
+    with onrecord.connect(str(tmp_path / "x.db"), project="p") as store:
+        first = graph(OnrecordSaver(store))
+        first.invoke({"messages": [HumanMessage("pay")]}, config)
+        edit(first, "I pay 50", 50)
+        edit(graph(OnrecordSaver(store)), "I pay 10", 10)
+        wanted = ["pay", "I pay 10", "paid 10", "done: paid 10"]
+        assert [one.content for one in graph(OnrecordSaver(store)).invoke(None, config)["messages"]] == wanted
+        assert [item["content"] for item in store.get("edited").transcript().items] == wanted
+        assert "100" not in str(store.get("edited").messages("openai"))
+        states = [state.values["messages"] for state in graph(OnrecordSaver(store)).get_state_history(config)]
+        assert [one[1].content for one in states if len(one) == 2] == ["I pay 10", "I pay 50", "I pay 100"]
+        assert [one.content for one in graph(OnrecordSaver(store)).get_state(config).values["messages"]] == wanted

@@ -269,9 +269,10 @@ class OnrecordSaver(BaseCheckpointSaver[int]):
             if link and thread.session.log.find(link):
                 link = None  # a run of this name was deleted
             *shapes, step = pooling.payloads(**data)
-            return [
-                *(thread.draft("payload.kept", one) for one in shapes), thread.draft("payload.kept", step, id=link)
-            ]  # fmt: skip
+            made = [*(thread.draft("payload.kept", one) for one in shapes), thread.draft("payload.kept", step, id=link)]
+            if pooling.unmade:  # readers of the transcript would take them for calls that may have been made
+                made.append(thread.draft("payload.retracted", thread.retracted(map(str, pooling.unmade))))
+            return made
 
         put = Put(key, parent, checkpoint, about, versions or {})
         name = name_of(conf)

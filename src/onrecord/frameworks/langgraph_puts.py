@@ -27,12 +27,14 @@ with required("langgraph", "langgraph langchain_core", "1.2"):
 
 if TYPE_CHECKING:
     from collections import OrderedDict
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from onrecord.frameworks.langgraph_states import Key, Node, State
     from onrecord.frameworks.langgraph_values import Pool, Ref, Values
 
 FRAMEWORK = "langgraph"
+_MESSAGE = "message"
+"""How a message is tagged that has the id of another entry."""
 SHORT = 16
 """Texts of up to so many characters, which refer to nothing, are part of a shape."""
 _extra = attrgetter("__pydantic_extra__")
@@ -110,6 +112,8 @@ class Pooling:
         self._numbers: dict[str, int] = {}
         self._shapes = 0
         """How many of the last texts are shapes."""
+        self.unmade: list[int] = []
+        """Messages that a person changed before their calls were made: other calls were made in their place."""
 
     def keep_shape(self, text: str) -> int:
         """The number of a shape in the pool; new ones follow all other texts."""
@@ -173,6 +177,29 @@ class Pooling:
         if plain and value:
             self.generations[id(value[0])] = whole
         return whole.refs
+
+    def note_unmade(self, before: Sequence[Ref], after: Sequence[Ref]) -> None:
+        """Note which messages were replaced, under their own ids, by ones with other calls."""
+        others = dict(filter(None, map(self._message_of, after)))
+        for id_, number in filter(None, map(self._message_of, before)):
+            if others.get(id_, number) != number:
+                calls, instead = (self._calls_of(one) for one in (number, others[id_]))
+                if calls and calls != instead:
+                    self.unmade.append(number)
+
+    def _message_of(self, ref: Ref) -> tuple[str, int] | None:
+        """The id of a message in a list, and the number of what it says."""
+        if isinstance(ref, int):
+            id_ = self.ids.get(ref) or self.thread.pool.ids.get(ref)
+            return (id_, ref) if id_ else None
+        made = parsed(ref)
+        is_message = isinstance(made, dict) and made.get(TAG) == _MESSAGE and isinstance(made[VALUE], int)
+        return (made["id"], made[VALUE]) if is_message and made["id"] else None
+
+    def _calls_of(self, number: int) -> Any:
+        known = len(self.thread.pool.texts)
+        text = self.thread.pool.texts[number] if number < known else self.lines[number - known]
+        return parsed(text).get("tool_calls") if text else None  # it was erased
 
     def _encoded(self, value: Any) -> Generation:
         """One element, with what it says if it is a message."""
@@ -284,6 +311,7 @@ def _add_value(put: dict[str, Any], channel: str, old: str | Listed[Ref] | None,
         put.setdefault("add", {})[channel] = refs[kept:]
     else:
         put.setdefault("set", {})[channel] = [kept, *refs[kept:]]
+        pooling.note_unmade(before[kept:], refs[kept:])
 
 
 def _shape(put: dict[str, Any], base: State | None) -> None:
